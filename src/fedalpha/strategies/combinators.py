@@ -1,0 +1,384 @@
+"""Combinators: they take strategies and return a strategy.
+
+- `switch`: one rule after another, at given rounds or when accuracy passes a value.
+- `anneal`: a gradual passage, of the mixture or of the temperature.
+- `mix`: a fixed mixture.
+- `cap`: no client weighs more than c (water-filling).
+- `floor`: every client keeps at least the share π of its prior weight.
+
+Rounds are counted from 0: ``at=20`` means that rounds 0–19 use the first rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedalpha.strategies.base import (
+    STRATEGIES,
+    Array,
+    Cohort,
+    Need,
+    State,
+    Strategy,
+    Traits,
+    choice,
+    normalise,
+)
+from fedalpha.strategies.rules import PAPER, Soft
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Combinator(Strategy):
+    """Shared by all: members with a state each, and the traits that all members have."""
+
+    members: tuple[Strategy, ...] = field(metadata={"positional": True})
+
+    @property
+    def traits(self) -> Traits:
+        monotone = {m.traits.monotone for m in self.members} - {0}
+        return Traits(
+            simplex=all(m.traits.simplex for m in self.members),
+            shift_invariant=all(m.traits.shift_invariant for m in self.members),
+            monotone=0 if not monotone else monotone.pop() if len(monotone) == 1 else None,
+        )
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        return frozenset[Need]().union(*(m.requires for m in self.members))
+
+    def init(self, n: int | None = None) -> State:
+        return {"members": [dict(m.init(n)) for m in self.members]}
+
+    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
+        each = (m.needs(s, cohort) for m, s in zip(self.members, state["members"], strict=True))
+        return frozenset[Need]().union(*each)
+
+    def all_weights(self, state: State, cohort: Cohort) -> tuple[list[Array], State]:
+        """Every member's alpha, and the state with all members advanced."""
+        pairs = [m.weights(s, cohort) for m, s in zip(self.members, state["members"], strict=True)]
+        return [alpha for alpha, _ in pairs], {**state, "members": [dict(s) for _, s in pairs]}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Switch(Combinator):
+    """Member number ``stage`` weighs; see `switch`."""
+
+    at: tuple[int, ...] = field(default=(), metadata={"scalar": True})
+    accuracy: tuple[float, ...] = field(default=(), metadata={"scalar": True})
+
+    text_name: ClassVar[str] = "switch"
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        return super().requires | ({"accuracy"} if self.accuracy else frozenset())
+
+    def init(self, n: int | None = None) -> State:
+        return {**super().init(n), "stage": 0}
+
+    def stage(self, state: State, cohort: Cohort) -> int:
+        if self.at:
+            return int(np.searchsorted(self.at, cohort.round, side="right"))
+        stage: int = state["stage"]
+        while cohort.accuracy is not None and stage < len(self.accuracy) and cohort.accuracy >= self.accuracy[stage]:
+            stage += 1
+        return stage
+
+    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
+        stage = self.stage(state, cohort)
+        waiting: frozenset[Need] = frozenset({"accuracy"}) if stage < len(self.accuracy) else frozenset()
+        return self.members[stage].needs(state["members"][stage], cohort) | waiting
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        stage = self.stage(state, cohort)
+        alpha, inner = self.members[stage].weights(state["members"][stage], cohort)
+        members = [dict(inner) if i == stage else s for i, s in enumerate(state["members"])]
+        return alpha, {"members": members, "stage": stage}
+
+
+@STRATEGIES.register(
+    formula="rule A, then B (then C …) from the given rounds, or once accuracy ≥ the given values",
+    reference=PAPER,
+    examples=(
+        "switch(FedSoftBetter(T=0.2), FedAvg, at=20)",
+        "switch(FedSoftBetter, FedAvg, FedSoftWorse, at=[15, 30])",
+        "switch(FedSoftBetter, FedAvg, accuracy=0.6)",
+    ),
+)
+def switch(
+    *rules: Strategy | str,
+    at: int | Sequence[int] | None = None,
+    accuracy: float | Sequence[float] | None = None,
+) -> Switch:
+    """A discrete hybrid: each rule in turn, changing at rounds or when accuracy passes a value.
+
+    ``at`` and ``accuracy`` hold one value per change. An accuracy change happens once (≥) and is
+    remembered in the state.
+
+    >>> print(switch("FedSoftBetter(T=0.2)", "FedAvg", at=20))
+    switch(FedSoftBetter(T=0.2), FedAvg, at=20)
+    """
+    members = _members("switch", rules)
+    if (at is None) == (accuracy is None):
+        raise ValueError("switch: give either at= (rounds) or accuracy= (values), and only one of them")
+    name = "at" if at is not None else "accuracy"
+    given = at if at is not None else accuracy
+    changes = [c for c in (given if isinstance(given, Sequence) else [given]) if c is not None]
+    if any(isinstance(c, bool) or not isinstance(c, int | float) for c in changes):
+        raise ValueError(f"switch: {name} = {given!r} must be a number or a list of numbers")
+    if len(changes) != len(members) - 1:
+        raise ValueError(
+            f"switch: {len(members)} rules need {len(members) - 1} change(s), but {name} has {len(changes)}; "
+            f"give one value per change"
+        )
+    if changes != sorted(changes):
+        raise ValueError(f"switch: {name} = {changes} must not decrease")
+    if name == "at":
+        if any(c != int(c) or c < 0 for c in changes):
+            raise ValueError(f"switch: at = {changes}; rounds are whole numbers counted from 0")
+        return Switch(members, at=tuple(int(c) for c in changes))
+    if any(not 0 <= c <= 1 for c in changes):
+        raise ValueError(f"switch: accuracy = {changes}; give fractions between 0 and 1 (0.6, not 60)")
+    return Switch(members, accuracy=tuple(float(c) for c in changes))
+
+
+SCHEDULES = ("linear", "cosine")
+
+
+def progress(schedule: str, round: int, rounds: int) -> float:
+    """λ_t: 0 in round 0, 1 from round ``rounds`` on."""
+    share = min(1.0, round / rounds)
+    return share if schedule == "linear" else (1 - math.cos(math.pi * share)) / 2 if share < 1 else 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnnealMix(Combinator):
+    """alpha = (1 − λ_t)·alpha_A + λ_t·alpha_B; see `anneal`."""
+
+    rounds: int = field(default=50, metadata={"always": True})
+    schedule: str = "linear"
+
+    text_name: ClassVar[str] = "anneal"
+
+    def _shares(self, cohort: Cohort) -> tuple[float, float]:
+        late = progress(self.schedule, cohort.round, self.rounds)
+        return 1 - late, late
+
+    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
+        active = zip(self._shares(cohort), self.members, state["members"], strict=True)
+        return frozenset[Need]().union(*(m.needs(s, cohort) for share, m, s in active if share > 0))
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        shares = self._shares(cohort)
+        members = list(state["members"])
+        alpha = np.zeros(len(cohort))
+        for i, (share, member) in enumerate(zip(shares, self.members, strict=True)):
+            if share > 0:
+                part, inner = member.weights(members[i], cohort)
+                alpha = part if share == 1 else alpha + share * part
+                members[i] = dict(inner)
+        return alpha, {"members": members}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnnealTemperature(Combinator):
+    """1/T_t = (1 − λ_t)/T_0 + λ_t/T; see `anneal`."""
+
+    T: float = field(default=math.inf, metadata={"always": True})
+    rounds: int = field(default=50, metadata={"always": True})
+    schedule: str = "linear"
+
+    text_name: ClassVar[str] = "anneal"
+
+    def rule(self, round: int) -> Soft:
+        (start,) = self.members
+        assert isinstance(start, Soft)
+        late = progress(self.schedule, round, self.rounds)
+        inverse = (1 - late) / start.T + late / self.T
+        return dataclasses.replace(start, T=1 / inverse if inverse > 0 else math.inf)
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        alpha, inner = self.rule(cohort.round).weights(state["members"][0], cohort)
+        return alpha, {"members": [dict(inner)]}
+
+
+@STRATEGIES.register(
+    formula="(1 − λ_t)·A + λ_t·B, λ_t from 0 to 1 over `rounds`; or 1/T_t from 1/T_0 to 1/T",
+    reference=f"{PAPER}; Kirkpatrick et al., 1983",
+    examples=(
+        "anneal(FedSoftWorse(T=0.2), FedAvg, rounds=50)",
+        "anneal(FedSoftWorse(T=0.2), T=inf, rounds=50, schedule=cosine)",
+    ),
+)
+def anneal(
+    start: Strategy | str,
+    end: Strategy | str | None = None,
+    *,
+    T: float | None = None,
+    rounds: int = 50,
+    schedule: str = "linear",
+) -> Strategy:
+    """A gradual hybrid: from one rule to another, or from one temperature to another.
+
+    λ_t = t/rounds (``linear``) or (1 − cos(πt/rounds))/2 (``cosine``), and 1 afterwards.
+
+    >>> print(anneal("FedSoftWorse(T=0.2)", "FedAvg", rounds=50))
+    anneal(FedSoftWorse(T=0.2), FedAvg, rounds=50)
+    """
+    choice("anneal", "schedule", schedule, SCHEDULES)
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"anneal: rounds = {rounds!r}; give a whole number of rounds, at least 1")
+    if (end is None) == (T is None):
+        raise ValueError("anneal: give either a second rule to pass to, or T= as the final temperature")
+    if T is None:
+        return AnnealMix(_members("anneal", (start, end)), rounds=rounds, schedule=schedule)
+    (rule,) = _members("anneal", (start,), least=1)
+    if not isinstance(rule, Soft):
+        raise ValueError(f"anneal: only the soft rules have a temperature, {rule} has none; give a second rule")
+    final = dataclasses.replace(rule, T=T).T  # the rule checks the temperature
+    if final == 0 or rule.T == 0:
+        raise ValueError("anneal: both temperatures must be above 0, as 1/T is interpolated; use a small one")
+    return AnnealTemperature((rule,), T=final, rounds=rounds, schedule=schedule)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mix(Combinator):
+    """Σ_j shares_j · alpha_j; see `mix`."""
+
+    shares: tuple[float, ...] = ()
+
+    text_name: ClassVar[str] = "mix"
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        alphas, state = self.all_weights(state, cohort)
+        total = np.zeros(len(cohort))
+        for share, alpha in zip(self.shares, alphas, strict=True):
+            total += share * alpha
+        return total, state
+
+
+@STRATEGIES.register(
+    formula="Σ_j share_j·alpha_j, shares on the simplex (equal by default)",
+    examples=("mix(FedSoftWorse(T=0.2), FedAvg)", "mix(FedWorse, FedAvg, FedSoftBetter, shares=[0.2, 0.5, 0.3])"),
+)
+def mix(*rules: Strategy | str, shares: Sequence[float] | None = None) -> Mix:
+    """A fixed mixture of rules.
+
+    >>> import fedalpha
+    >>> fedalpha.weights(mix("FedWorse", "FedAvg"), losses=[2, 1], sizes=[1, 1])
+    array([0.75, 0.25])
+    """
+    members = _members("mix", rules)
+    given = tuple(float(s) for s in shares) if shares is not None else (1 / len(members),) * len(members)
+    if len(given) != len(members):
+        raise ValueError(f"mix: {len(members)} rules but {len(given)} shares; give one share per rule")
+    if any(not s >= 0 for s in given) or abs(math.fsum(given) - 1) > 1e-9:
+        raise ValueError(f"mix: shares = {list(given)} must be non-negative and sum to 1")
+    return Mix(members, shares=given)
+
+
+@STRATEGIES.register(
+    formula="min(c, λ·alpha_i) with λ so that the sum is 1 (water-filling)",
+    reference="this library; see docs on bounded influence",
+    examples=("cap(FedSoftWorse(T=0.2), 0.5)", "cap(FedWorse(k=2), c=0.7)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class cap(Combinator):  # noqa: N801 - it is written in lower case, as the other combinators
+    """No client weighs more than c.
+
+    alpha_i = min(c, λ·a_i); mass that the support of a cannot carry goes to the other clients
+    in proportion to their prior, also capped. c < 1/n cannot be met and is an error.
+
+    >>> import fedalpha
+    >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])
+    array([0.5  , 0.375, 0.125])
+    """
+
+    c: float = field(default=0.1, metadata={"always": True})
+
+    text_name: ClassVar[str] = "cap"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", _members("cap", (self.members,), least=1))
+        if not self.members[0].traits.simplex:
+            raise ValueError(f"cap: {self.members[0]} has weights off the simplex; only simplex rules can be capped")
+        if isinstance(self.c, bool) or not isinstance(self.c, int | float) or not 0 < self.c <= 1:
+            raise ValueError(f"cap: c = {self.c!r}; give the largest weight allowed, in (0, 1]")
+        object.__setattr__(self, "c", float(self.c))
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        n = len(cohort)
+        if self.c * n < 1 - 1e-12:
+            raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
+        (a,), state = self.all_weights(state, cohort)
+        alpha = _fill(a, self.c, 1.0)
+        for spare in (cohort.prior("size"), np.ones(n)):  # the last resort: clients without any prior
+            left = 1 - math.fsum(alpha.tolist())
+            if left <= 1e-15 * n:
+                break
+            alpha = alpha + _fill(np.where(alpha > 0, 0.0, spare), self.c, left)
+        capped: Array = np.minimum(normalise(alpha), self.c)
+        return capped, state
+
+
+def _fill(a: Array, c: float, mass: float) -> Array:
+    """min(c, λ·a) with the λ that gives ``mass`` in all, or c on all of a's support if that is less."""
+    order = np.argsort(-a, kind="stable")
+    ordered = a[order]
+    support = int((ordered > 0).sum())
+    if support * c <= mass:
+        return np.where(a > 0, c, 0.0)
+    # With the j largest at the cap the others are scaled by (mass − j·c)/tail_j: take the first j that fits.
+    tails = np.cumsum(ordered[::-1])[::-1]
+    j = np.arange(support)
+    scale = (mass - j * c) / tails[:support]
+    first = int(np.argmax(scale * ordered[:support] <= c))
+    filled: Array = np.minimum(c, a * scale[first])
+    return filled
+
+
+@STRATEGIES.register(
+    formula="(1 − π)·alpha_i + π·p_i",
+    reference="keeps κ_i = alpha_i/p_i ≥ π, which bounds the error term of the paper's corollary",
+    examples=("floor(FedWorse, 0.1)", "floor(FedSoftBetter(T=0.2), pi=0.3)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class floor(Combinator):  # noqa: N801
+    """Every client keeps at least the share π of its prior weight.
+
+    >>> import fedalpha
+    >>> fedalpha.weights("floor(FedWorse, 0.2)", losses=[2, 1], sizes=[1, 1])
+    array([0.9, 0.1])
+    """
+
+    pi: float = field(default=0.1, metadata={"always": True})
+
+    text_name: ClassVar[str] = "floor"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", _members("floor", (self.members,), least=1))
+        if isinstance(self.pi, bool) or not isinstance(self.pi, int | float) or not 0 <= self.pi <= 1:
+            raise ValueError(f"floor: pi = {self.pi!r}; give a share in [0, 1]")
+        object.__setattr__(self, "pi", float(self.pi))
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        (alpha,), state = self.all_weights(state, cohort)
+        return (1 - self.pi) * alpha + self.pi * cohort.prior("size"), state
+
+
+def _members(owner: str, rules: Sequence[object], least: int = 2) -> tuple[Strategy, ...]:
+    """Strategies, from strategies or their texts (a 1-tuple stands for its member)."""
+    if len(rules) < least:
+        raise ValueError(f"{owner}: {len(rules)} rule(s) given, at least {least} needed")
+    members = []
+    for rule in rules:
+        rule = rule[0] if isinstance(rule, tuple) and len(rule) == 1 else rule
+        if not isinstance(rule, Strategy | str):
+            raise ValueError(f"{owner}: {rule!r} is not a strategy; write for example {owner}(FedSoftWorse(T=0.2), …)")
+        members.append(STRATEGIES.parse(rule))
+    return tuple(members)
