@@ -25,7 +25,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -175,6 +175,23 @@ class Registry(Generic[T]):
         raise ValueError(
             f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists and {self.kind} calls are allowed"
         )
+
+
+class Spelled:
+    """Mixin of frozen dataclasses with a text form: equal text means equal."""
+
+    text_name: ClassVar[str]
+
+    def __str__(self) -> str:
+        return call(self, self.text_name)
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 def call(obj: Any, name: str) -> str:
