@@ -65,7 +65,8 @@ class Site:
         """The module with the broadcast parameters; the next `load` overwrites it."""
         if self._architecture is not broadcast.architecture:
             self._architecture = broadcast.architecture
-            self._module = broadcast.architecture.build().to(self.device)
+            with torch.random.fork_rng(devices=[]):  # building a module draws parameters that are overwritten
+                self._module = broadcast.architecture.build().to(self.device)
             self._live = self._module.state_dict()
         for name, value in broadcast.parameters.items():
             self._live[name].copy_(value)
