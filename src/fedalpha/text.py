@@ -19,6 +19,7 @@ ValueError: unknown shape 'circl'; did you mean 'circle'? (known: circle)
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import inspect
@@ -118,7 +119,10 @@ class Registry(Generic[T]):
             raise ValueError(f"{text!r} is not a {self.kind}; write it like {self._hint()!r}")
         if isinstance(node, ast.Name):
             node = ast.Call(func=node, args=[], keywords=[])
-        return cast(T, self._call(node))
+        try:
+            return cast(T, self._call(node))
+        except RecursionError:
+            raise ValueError(f"the {self.kind} is nested too deeply; write it like {self._hint()!r}") from None
 
     def nearest(self, name: str) -> str:
         """The end of an error message about an unknown ``name``."""
@@ -139,6 +143,8 @@ class Registry(Generic[T]):
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise ValueError(f"{name}: ** is not allowed; name each argument")
+            if keyword.arg in keywords:
+                raise ValueError(f"{name}: the argument {keyword.arg!r} is given twice; keep one of them")
             keywords[keyword.arg] = self._argument(keyword.value)
         signature = inspect.signature(make)
         for key in keywords:
@@ -171,7 +177,8 @@ class Registry(Generic[T]):
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 a, b = self._argument(left), self._argument(right)
                 if isinstance(a, int | float) and isinstance(b, int | float) and b != 0:
-                    return a / b
+                    with contextlib.suppress(OverflowError):  # whole numbers beyond float64
+                        return a / b
         raise ValueError(
             f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists and {self.kind} calls are allowed"
         )
