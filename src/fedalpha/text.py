@@ -19,11 +19,11 @@ ValueError: unknown shape 'circl'; did you mean 'circle'? (known: circle)
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import difflib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
@@ -160,6 +160,8 @@ class Registry(Generic[T]):
 
     def _argument(self, node: ast.expr) -> object:
         match node:
+            case ast.Constant(value=int(number)) if number > sys.float_info.max:
+                raise ValueError("a whole number is beyond float64; write a smaller one, or inf")
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
             case ast.Name(id=word):
@@ -177,8 +179,7 @@ class Registry(Generic[T]):
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 a, b = self._argument(left), self._argument(right)
                 if isinstance(a, int | float) and isinstance(b, int | float) and b != 0:
-                    with contextlib.suppress(OverflowError):  # whole numbers beyond float64
-                        return a / b
+                    return a / b
         raise ValueError(
             f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists and {self.kind} calls are allowed"
         )
