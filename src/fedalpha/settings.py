@@ -51,6 +51,7 @@ class Settings(BaseModel):
     combine: str = Field("mean", description="how models become one")
     apply: str = Field("replace", description="how the server installs the result")
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
+    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, summed or batch_softmax")
     signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
     validation: float | None = Field(
         None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy looks at accuracy, else 0]"
@@ -88,6 +89,7 @@ class Settings(BaseModel):
         """Build the federation and run; ``options`` go to `fedalpha.run` (out, workers, callbacks …)."""
         from fedalpha.data import federation
         from fedalpha.experiment import run
+        from fedalpha.task import task
 
         full = self.resolved()
         data = federation(
@@ -108,6 +110,7 @@ class Settings(BaseModel):
             update=full.update,
             combine=full.combine,
             apply=full.apply,
+            task=task(full.task),
             signal=full.signal,
             evaluate_every=full.evaluate_every,
             device=full.device,

@@ -11,6 +11,7 @@ from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
+from fedalpha.cli.study import status, study
 
 app = typer.Typer(
     name="fedalpha",
@@ -22,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(compare)
+app.command()(study)
+app.command()(status)
 app.command()(strategies)
 app.command()(partition)
 app.add_typer(data.app, name="data")

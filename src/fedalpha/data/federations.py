@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,16 @@ class Pooled(Federation):
 
     def optima(self, ids: NDArray[np.int64]) -> Array | None:
         return None if self._optima is None else self._optima[ids]
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64] | None:
+        """The table clients × classes of sample counts; None where targets are not labels."""
+        y = self.data.y
+        if y.is_floating_point() or y.ndim != 1:
+            return None
+        owner = np.repeat(np.arange(self.clients), np.diff(self.offsets))
+        flat = np.bincount(owner * self.classes + y.numpy(), minlength=self.clients * self.classes)
+        return flat.reshape(self.clients, self.classes).astype(np.int64)
 
 
 class Generated(Federation):
