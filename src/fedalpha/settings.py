@@ -30,7 +30,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dataset: str = Field("digits", description="data set: digits, mnist or fashion-mnist")
+    dataset: str = Field("digits", description="data set: digits, mnist, fashion-mnist or synthetic(a=1, b=1)")
     partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
     clients: int = Field(20, ge=1, description="number of clients")
     model: str | None = Field(None, description="cnn, mlp or softmax [default: mlp for digits, cnn for images]")

@@ -9,6 +9,8 @@ import typer
 from fedalpha.cli import data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
+from fedalpha.cli.report import report
+from fedalpha.cli.reproduce import calibrate, reproduce
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
@@ -25,6 +27,9 @@ app.command()(run)
 app.command()(compare)
 app.command()(study)
 app.command()(status)
+app.command()(report)
+app.command()(reproduce)
+app.command()(calibrate)
 app.command()(strategies)
 app.command()(partition)
 app.add_typer(data.app, name="data")

@@ -44,7 +44,7 @@ def run_and_show(found: Study, folder: Path, text: str = "", jobs: int | None = 
     from fedalpha.report import console_tables, gather
     from fedalpha.study import run_study
 
-    with_progress = _Progress(found.title or found.name)
+    with_progress = StudyProgress(found.title or found.name)
     try:
         run_study(found, folder, text=text, jobs=jobs, watch=with_progress.watch)
     finally:
@@ -84,7 +84,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-class _Progress:
+class StudyProgress:
     """A bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, title: str) -> None:

@@ -67,6 +67,18 @@ class Zoom(BaseModel):
     accuracy: tuple[float, float] | None = None
 
 
+class Calibration(BaseModel):
+    """How the learning rate is found: the one of ``lr`` that brings FedAvg nearest to ``target`` in ``measure``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    measure: str
+    target: float
+    lr: tuple[float, ...] = Field(min_length=1)
+    seeds: str
+    stop_at: str | None = None
+
+
 class Study(BaseModel):
     """What is run. Adding strategies, seeds or cases later only runs what is missing."""
 
@@ -86,6 +98,7 @@ class Study(BaseModel):
     cases: tuple[dict[str, Any], ...] = ()
     protocols: dict[str, dict[str, Any]] = {}
     quick: dict[str, Any] = {}
+    calibration: Calibration | None = None
     published: tuple[Published, ...] = ()
     zoom: tuple[Zoom, ...] = ()
     per_client: bool = True

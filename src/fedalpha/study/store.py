@@ -134,11 +134,16 @@ class Store:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all; an unchanged one is left alone."""
-    if path.exists() and path.read_text() == text:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same for bytes."""
+    if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.write_text(text)
+    draft.write_bytes(content)
     _install(draft, path)
 
 
