@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,7 +43,8 @@ class Chromium:
                 raise RuntimeError("chromium did not start")
             time.sleep(0.05)
         port, path = file.read_text().splitlines()[:2]
-        self._socket = connect(f"ws://127.0.0.1:{port}{path}", max_size=None)
+        self._stack = ExitStack()
+        self._socket = self._stack.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=None))
         target = self._send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -53,7 +55,7 @@ class Chromium:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._stack.close()
         self._process.terminate()
         self._process.wait(timeout=20)
         self._profile.cleanup()

@@ -28,6 +28,10 @@ def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
                 for ending in ("svg", "png"):
                     written.append(f"{prefix}{name}.{ending}")
                     _save(fig, folder / written[-1])
+    for ending in ("svg", "png"):  # what an earlier report drew and this one does not
+        for path in folder.glob(f"*.{ending}"):
+            if path.name not in written:
+                path.unlink()
     return written
 
 
