@@ -73,3 +73,8 @@ def test_nobody_is_dropped() -> None:
     """A run that never arrives raises the mean; dropping it would lower it."""
     assert restricted_mean([4, 30], [True, False]).mean == 17
     assert restricted_mean([4, 30], [True, False]).n == 2
+
+
+def test_one_value_has_no_interval() -> None:
+    assert interval([2.0]).text() == "2.00"
+    assert interval([]).text() == "–"

@@ -90,14 +90,14 @@ def _show(tables: list[list[Summary]]) -> None:
     from rich.table import Table
 
     shown = Table(title="mean ± 95 % over seeds (Student t); the final round", title_justify="left")
-    shown.add_column("strategy")
-    accuracy, rounds = (table[0].measure for table in tables)
-    for heading in ("seeds", accuracy.heading, rounds.heading, "paired difference (points)"):
+    shown.add_column("strategy", overflow="fold", min_width=24)
+    for heading in ("seeds", "final accuracy (%)", tables[1][0].measure.heading, "paired difference (points)"):
         shown.add_column(heading, justify="right")
     for final, reach in zip(*tables, strict=True):
         difference = "reference" if final is tables[0][0] else final.difference_text
         shown.add_row(final.strategy, str(len(final.values)), final.text, reach.text, difference)
-    Console().print(shown)
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(shown)
 
 
 def _record(tables: list[list[Summary]]) -> list[dict[str, Any]]:
