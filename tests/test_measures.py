@@ -37,6 +37,7 @@ def test_values_by_hand() -> None:
     area = value("auc", curve)
     assert area is not None
     assert area.value == pytest.approx((0.3 + 0.6 + 0.65) / 3)
+    assert value("fall", curve) == Measured(pytest.approx(0.1 / 3))  # type: ignore[arg-type]
     assert value("worst_client_accuracy", curve) is None
 
 
@@ -55,7 +56,7 @@ def test_rounds_that_were_not_evaluated_are_skipped() -> None:
     assert value("auc", sparse) == Measured(pytest.approx((0.7 / 2 * 2 + 0.75 * 2) / 4))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["accuracy@20", "R_60", "R_62.5", "bytes_to_75", "steps_to_75", "auc", "loss"])
+@pytest.mark.parametrize("text", ["accuracy@20", "R_60", "R_62.5", "bytes_to_75", "steps_to_75", "auc", "fall", "loss"])
 def test_measures_read_back(text: str) -> None:
     assert str(Measure.parse(text)) == text
 

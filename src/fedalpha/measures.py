@@ -5,6 +5,7 @@
 - ``R_60``: the smallest r such that the model after r rounds has at least 60 % test accuracy.
 - ``bytes_to_60``, ``steps_to_60``: all bytes (both ways), all local steps until then.
 - ``auc``: the mean accuracy over rounds 0 … the last one (trapezoids).
+- ``fall``: how much accuracy is lost from one round to the next, on average (a rise counts as 0): instability.
 """
 
 from __future__ import annotations
@@ -24,15 +25,25 @@ if TYPE_CHECKING:
     from fedalpha.history import History
 
 Kind = Literal[
-    "accuracy", "loss", "worst_client_accuracy", "client_accuracy_spread", "R", "bytes_to", "steps_to", "auc"
+    "accuracy",
+    "loss",
+    "worst_client_accuracy",
+    "client_accuracy_spread",
+    "R",
+    "bytes_to",
+    "steps_to",
+    "auc",
+    "fall",
 ]
 _POINTS = ("accuracy", "loss", "worst_client_accuracy", "client_accuracy_spread")
+_WHOLE_RUN = ("auc", "fall")
 _WORDS = {
     "accuracy": "test accuracy (%)",
     "loss": "test loss",
     "worst_client_accuracy": "worst client's accuracy (%)",
     "client_accuracy_spread": "spread of client accuracy (points)",
     "auc": "mean accuracy over rounds (%)",
+    "fall": "mean fall of accuracy per round (points)",
 }
 
 
@@ -98,9 +109,9 @@ class Measure:
         name, _, at = text.partition("@")
         if name in _POINTS and (not at or at.isdecimal()) and text[-1] != "@":
             return Measure(name, at=int(at) if at else None)  # type: ignore[arg-type]
-        if text == "auc":
-            return Measure("auc")
-        known = (*_POINTS, *(f"{n}@20" for n in _POINTS), "auc", "R_60", "bytes_to_60", "steps_to_60")
+        if text in _WHOLE_RUN:
+            return Measure(text)  # type: ignore[arg-type]
+        known = (*_POINTS, *(f"{n}@20" for n in _POINTS), *_WHOLE_RUN, "R_60", "bytes_to_60", "steps_to_60")
         raise ValueError(f"unknown measure {text!r}; {nearest(text, known)}")
 
     def __str__(self) -> str:
@@ -134,24 +145,30 @@ class Measure:
         if self.percent is not None:
             words = {"R": f"R_{self.percent:g} (rounds)", "bytes_to": f"MB to {self.percent:g} %"}
             return words.get(self.kind, f"local steps to {self.percent:g} %")
-        when = "" if self.kind == "auc" else ", final round" if self.at is None else f", round {self.at}"
+        when = "" if self.kind in _WHOLE_RUN else ", final round" if self.at is None else f", round {self.at}"
         return _WORDS[self.kind] + when
 
     def of(self, run: Curve) -> Measured | None:
         """The value for one run; None if the run does not answer the question."""
         if self.percent is not None:
             return self._until(run)
-        if self.kind == "auc":
-            drawn = ~np.isnan(run.columns["accuracy"])
-            if run.last < run.rounds or not drawn[-1] or run.last == 0:
-                return None
-            rounds = np.flatnonzero(drawn)
-            return Measured(float(np.trapezoid(run.columns["accuracy"][drawn], rounds) / (rounds[-1] - rounds[0])))
+        if self.kind in _WHOLE_RUN:
+            return self._whole(run)
         at = run.rounds if self.at is None else self.at
         column = run.columns.get(self.kind)
         if column is None or at > run.last or math.isnan(column[at]):
             return None
         return Measured(float(column[at]))
+
+    def _whole(self, run: Curve) -> Measured | None:
+        drawn = ~np.isnan(run.columns["accuracy"])
+        if run.last < run.rounds or not drawn[-1] or run.last == 0:
+            return None
+        rounds, accuracy = np.flatnonzero(drawn), run.columns["accuracy"][drawn]
+        span = rounds[-1] - rounds[0]
+        if self.kind == "auc":
+            return Measured(float(np.trapezoid(accuracy, rounds) / span))
+        return Measured(float(np.maximum(0, -np.diff(accuracy)).sum() / span))
 
     def _until(self, run: Curve) -> Measured | None:
         from fedalpha.history import rounds_to

@@ -12,6 +12,7 @@ import numpy as np
 from fedalpha.comparison import Summary
 from fedalpha.measures import Curve
 from fedalpha.plots import COLOURS
+from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
 from fedalpha.report.tables import coincidence_notes, p_text, results_table
 from fedalpha.stats import interval
@@ -89,6 +90,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
     summaries = findings.summaries(case)
     times = [rows for rows in summaries.values() if rows[0].measure.kind == "R"]
     header, body = results_table(findings, case)
+    claims = claims_table(findings, case)
     targets = [rows[0].measure.percent for rows in times]
     return {
         "name": case,
@@ -99,6 +101,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
         "dots": [dots(rows, findings.study.published) for rows in times],
         "forests": [forest(rows) for rows in summaries.values() if any(r.difference for r in rows)],
         "table": {"header": header, "body": body},
+        "claims": {"header": claims[0], "body": claims[1]},
         "notes": coincidence_notes(findings, case),
         "heat": heat_maps(findings, case),
         "partition": partition(findings, case),

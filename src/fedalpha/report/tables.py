@@ -76,30 +76,22 @@ def _statistics(row: Summary, reference: str) -> list[Any]:
     return [*start, row.unreached, row.horizon, row.missing, *compared, row.same_as]
 
 
-def console_tables(findings: Findings) -> None:
-    """Print the tables."""
+def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
+    """Print a table; rows are grouped by their first cell."""
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    for case in findings.cases:
-        if not findings.curves(case):
-            continue
-        header, body = results_table(findings, case)
-        title = case or findings.study.title or findings.study.name
-        table = Table(title=f"{title} (Student t over seeds; never the best round)", title_justify="left")
-        for i, heading in enumerate(header[1:]):
-            table.add_column(heading, justify="left" if i in (0, len(header) - 2) else "right")
-        before = ""
-        for measure, *row in body:
-            if measure != before:
-                before = measure
-                table.add_section()
-                table.add_row(f"[bold]{measure}[/bold]", *[""] * (len(row) - 1))
-            table.add_row(*row)
-        console.print(table)
-        for note in coincidence_notes(findings, case):
-            console.print(note, highlight=False)
+    table = Table(title=title, title_justify="left")
+    for i, heading in enumerate(header[1:]):
+        table.add_column(heading, justify="left" if i in (0, len(header) - 2) else "right")
+    before = ""
+    for group, *row in body:
+        if group != before:
+            before = group
+            table.add_section()
+            table.add_row(f"[bold]{group}[/bold]", *[""] * (len(row) - 1))
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 def markdown_table(header: list[str], body: list[list[str]]) -> str:

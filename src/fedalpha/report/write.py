@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from fedalpha.report.claims import claims_table
 from fedalpha.report.content import content, facts, run_text
 from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
@@ -55,6 +56,8 @@ def markdown(findings: Findings, figures: list[str]) -> str:
             lines += ["No finished cells yet.", ""]
             continue
         lines += [markdown_table(*results_table(findings, case)), ""]
+        if study.claims:
+            lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
         for note in coincidence_notes(findings, case):
             lines += [note, ""]
         prefix = f"case{number + 1}-" if several else ""

@@ -58,6 +58,17 @@ class Published(BaseModel):
     half: float | None = None
 
 
+class Claim(BaseModel):
+    """Somebody's claim that ``better`` beats each of ``than`` in ``measure``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    measure: str
+    better: str
+    than: tuple[str, ...] = Field(min_length=1)
+
+
 class Zoom(BaseModel):
     """A window of the accuracy curves that is drawn once more, larger."""
 
@@ -100,6 +111,7 @@ class Study(BaseModel):
     quick: dict[str, Any] = {}
     calibration: Calibration | None = None
     published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
     zoom: tuple[Zoom, ...] = ()
     per_client: bool = True
 
@@ -130,6 +142,11 @@ class Study(BaseModel):
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
+        for claim in self.claims:
+            Measure.parse(claim.measure)
+            for strategy in (claim.better, *claim.than):
+                if strategy not in self.strategies:
+                    raise ValueError(f"claims: {strategy!r} is not one of the strategies; write it as it stands there")
         for name in self.protocols:
             protocol(name)
         for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):

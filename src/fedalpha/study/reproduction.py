@@ -44,16 +44,18 @@ def experiment(
     if protocol_name is not None:
         found = found.with_changes(protocol=protocol(protocol_name).name)
     if quick:
-        # Published figures belong to the full experiment; those whose measure is still taken stay.
-        kept = [p.model_dump() for p in found.published if p.measure in found.quick.get("measures", found.measures)]
-        found = found.with_changes(**found.quick, published=[p for p in kept if _has(found, p)], zoom=())
+        found = found.with_changes(**_that_fit(found), **found.quick)
     found = found.with_changes(seeds=seeds, rounds=rounds)
     suffix = "-quick" if quick else ""
     return found.with_changes(name=f"{name}-{found.protocol}{suffix}", title=f"{found.title} ({found.protocol})")
 
 
-def _has(found: Study, figure: dict[str, Any]) -> bool:
-    return figure["strategy"] in found.quick.get("strategies", found.strategies)
+def _that_fit(found: Study) -> dict[str, Any]:
+    """The published figures and claims that the quick form still measures; the windows of the full one go."""
+    measures, strategies = (set(found.quick.get(k, getattr(found, k))) for k in ("measures", "strategies"))
+    figures = [p for p in found.published if p.measure in measures and p.strategy in strategies]
+    claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= strategies]
+    return {"published": [p.model_dump() for p in figures], "claims": [c.model_dump() for c in claims], "zoom": ()}
 
 
 @dataclass(frozen=True)

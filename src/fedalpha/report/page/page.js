@@ -287,7 +287,8 @@ function section(page, item, index) {
     place(rows, { ...forest, zero: true, caption: `Paired with ${data.reference} on the same seeds; mean ± 95 %.` });
   }
   waiting.forEach((draw) => draw());
-  page.append(element("h3", {}, "Results"), results(item.table), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
+  page.append(element("h3", {}, "Results"), results(item.table),
+    ...(item.claims.body.length ? [element("h3", {}, "Claims, each against the rows"), results(item.claims)] : []), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
   if (item.heat.length) { const s = element("div"); page.append(s); heat(s, item.heat, index); }
   if (item.partition) { const s = element("div"); page.append(s); partition(s, item.partition); }
 }
