@@ -17,7 +17,15 @@ VALUES: dict[str, Any] = {
     "measures": ["R_60", "accuracy", "accuracy@2", "auc", "bytes_to_60", "worst_client_accuracy"],
     "zoom": [{"rounds": [2, 5]}],
     "published": [{"strategy": "FedAvg", "measure": "R_60", "mean": 3.5, "half": 0.5}],
-    "settings": {"dataset": "digits", "clients": 6, "model": "softmax", "rounds": 6, "lr": 0.5, "ratio": 0.8},
+    "settings": {
+        "dataset": "digits",
+        "clients": 6,
+        "model": "softmax",
+        "rounds": 6,
+        "lr": 0.5,
+        "batch": 32,
+        "ratio": 0.8,
+    },
 }
 
 

@@ -22,7 +22,15 @@ SMALL: dict[str, Any] = {
     "name": "small",
     "strategies": ["FedAvg", "FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=3)"],
     "seeds": 2,
-    "settings": {"dataset": "digits", "partition": "dirichlet(a=1)", "clients": 4, "model": "softmax", "rounds": 5},
+    "settings": {
+        "dataset": "digits",
+        "partition": "dirichlet(a=1)",
+        "clients": 4,
+        "model": "softmax",
+        "rounds": 5,
+        "lr": 0.1,
+        "batch": 32,
+    },
 }
 
 
@@ -165,6 +173,36 @@ with _alone(Store({str(tmp_path)!r})):
         holder.stdout.close()
     with _alone(Store(tmp_path)):
         pass
+
+
+def test_another_study_is_not_mixed_in(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    shutil.copytree(finished, folder)
+    with pytest.raises(ValueError, match="holds the study 'small'"):
+        run_study(study({**SMALL, "name": "other"}), folder)
+
+
+def test_a_renamed_case_is_the_same_cell(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "renamed"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("log"))
+    run_study(
+        study({**SMALL, "cases": [{"name": "as before"}, {"name": "the same again", "batch": 32, "lr": 0.1}]}), folder
+    )
+    assert not (folder / "log" / "times.jsonl").exists()
+    lines = (folder / "rounds.csv").read_text().splitlines()
+    assert sum(line.startswith("as before,") for line in lines) == sum(
+        line.startswith("the same again,") for line in lines
+    )
+
+
+def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedalpha.cli.study import status as show
+
+    folder = tmp_path / "half"
+    shutil.copytree(finished, folder)
+    sorted((folder / "cells").iterdir())[0].unlink()
+    show(folder)
+    assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` goes on\n"
 
 
 def test_a_damaged_cell_is_named(finished: Path, tmp_path: Path) -> None:

@@ -72,10 +72,10 @@ class Store:
         kinds |= dict.fromkeys(_WHOLE, pyarrow.int64())
         kinds |= {name: pyarrow.list_(pyarrow.float32()) for name in LISTS} | {"cohort": pyarrow.list_(pyarrow.int32())}
         rows = len(columns["round"])
+        # Nothing that is not in the key: a case may be renamed, a strategy written in another way.
         names: dict[str, Any] = {
             "cell": pyarrow.array([cell.key] * rows),
-            "case": pyarrow.array([cell.case] * rows),
-            "strategy": pyarrow.array([cell.strategy] * rows),
+            "strategy": pyarrow.array([cell.settings.strategy] * rows),
             "seed": pyarrow.array([cell.seed] * rows, pyarrow.int64()),
         }
         names |= {name: pyarrow.array(columns[name], kinds[name]) for name in kinds if name in columns}
@@ -101,7 +101,12 @@ class Store:
         return Result(key, columns, about)
 
     def write_plan(self, text: str, plan: dict[str, Any]) -> None:
-        """``study.toml`` and ``study.json``."""
+        """``study.toml`` and ``study.json``; a folder that holds another study is refused."""
+        file = self.folder / "study.json"
+        if file.exists() and (name := json.loads(file.read_text())["study"]["name"]) != plan["study"]["name"]:
+            raise ValueError(
+                f"{self.folder} holds the study {name!r}; choose another folder for {plan['study']['name']!r}"
+            )
         write_text(self.folder / "study.toml", text)
         write_text(self.folder / "study.json", json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
 
