@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -193,6 +194,21 @@ def test_a_renamed_case_is_the_same_cell(finished: Path, tmp_path: Path) -> None
     assert sum(line.startswith("as before,") for line in lines) == sum(
         line.startswith("the same again,") for line in lines
     )
+
+
+def test_a_folder_reads_back_by_its_own_entries(finished: Path, tmp_path: Path) -> None:
+    """If a default changes, the study's text means other cells; the folder still shows the ones that were run."""
+    from fedalpha.study import load_study
+
+    folder = tmp_path / "older"
+    shutil.copytree(finished, folder)
+    plan = json.loads((folder / "study.json").read_text())
+    plan["study"]["settings"]["batch"] = 7  # what the text would come to mean
+    (folder / "study.json").write_text(json.dumps(plan))
+    found, cells, store = load_study(folder)
+    assert not any(store.has(cell) for cell in found.cells())
+    assert all(store.has(cell) and "batch=32" in cell.settings.update for cell in cells)
+    assert status(folder).done == 6
 
 
 def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,8 +42,10 @@ def study(
 def run_and_show(found: Study, folder: Path, text: str = "", jobs: int | None = None) -> None:
     """Run a study with progress, then print its tables."""
     from fedalpha.report import console_tables, gather
-    from fedalpha.study import run_study
+    from fedalpha.study import Store, run_study
 
+    if strangers := Store(folder).strangers(found.cells()):
+        print(f"{strangers} cells in {folder} have other settings than this study's; they are kept and not shown")
     with_progress = StudyProgress(found.title or found.name)
     try:
         run_study(found, folder, text=text, jobs=jobs, watch=with_progress.watch)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedalpha.settings import Settings
+from fedalpha.settings import Settings, settings
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.strategies.combinators import Switch
 from fedalpha.study.conditions import StopAt
@@ -18,13 +18,17 @@ _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "se
 
 @dataclass(frozen=True)
 class Cell:
-    """``strategy`` is its text in the study; ``settings.strategy`` what is run (a protocol may change it)."""
+    """``strategy`` is its text in the study; ``settings.strategy`` what is run (a protocol may change it).
+
+    ``stored_as`` is the key under which a study's folder already knows the cell.
+    """
 
     case: str
     strategy: str
     seed: int
     settings: Settings
     stop_at: StopAt | None = None
+    stored_as: str | None = None
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -40,7 +44,19 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The hash of the configuration: the cell's name on disk."""
-        return _digest(self.config)
+        return self.stored_as or _digest(self.config)
+
+    def entry(self) -> dict[str, Any]:
+        """The cell in ``study.json``: all of its settings, so that it reads back whatever the defaults become."""
+        stop = {"stop_at": str(self.stop_at)} if self.stop_at else {}
+        own = {"cell": self.key, "case": self.case, "strategy": self.strategy, "seed": self.seed, **stop}
+        return own | {"settings": self.settings.model_dump(exclude_none=True)}
+
+    @staticmethod
+    def from_entry(entry: dict[str, Any]) -> Cell:
+        stop = StopAt.parse(entry["stop_at"]) if "stop_at" in entry else None
+        full = settings(entry["settings"])
+        return Cell(entry["case"], entry["strategy"], entry["seed"], full, stop, entry["cell"])
 
     @cached_property
     def group(self) -> str:

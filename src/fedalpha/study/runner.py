@@ -52,7 +52,7 @@ def run_study(
     if jobs < 1:
         raise ValueError(f"jobs = {jobs}; give at least 1")
     with _alone(store):
-        store.sweep(cells)
+        store.sweep()
         store.write_plan(text or to_toml(study), plan(study, cells))
         errors = _Crew(store, cells, jobs, study.per_client, watch).run()
         store.write_rounds(cells)
@@ -67,8 +67,7 @@ def run_study(
 
 def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
     """What ``study.json`` holds."""
-    entries = [{"cell": c.key, "case": c.case, "strategy": c.strategy, "seed": c.seed} for c in cells]
-    return {"study": study.model_dump(mode="json", exclude_unset=True), "cells": entries}
+    return {"study": study.model_dump(mode="json", exclude_unset=True), "cells": [cell.entry() for cell in cells]}
 
 
 def to_toml(study: Study) -> str:

@@ -33,8 +33,8 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
     file = store.folder / "study.json"
     if not file.exists():
         raise ValueError(f"{folder} is not a study's folder: it has no study.json; `fedalpha study FILE` makes one")
-    found = study(json.loads(file.read_text())["study"])
-    return found, found.cells(), store
+    plan = json.loads(file.read_text())
+    return study(plan["study"]), [Cell.from_entry(entry) for entry in plan["cells"]], store
 
 
 def status(folder: str | Path) -> Status:

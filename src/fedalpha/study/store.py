@@ -129,12 +129,15 @@ class Store:
                 writer.writerow([cell.case, cell.strategy, cell.seed, number, *shown, cell.key, twin])
         write_text(self.folder / "rounds.csv", out.getvalue())
 
-    def sweep(self, cells: Sequence[Cell]) -> list[str]:
-        """Remove drafts that a killed process left; the keys of files that belong to no cell of the plan."""
+    def sweep(self) -> None:
+        """Remove drafts that a killed process left."""
         for draft in self.cells.glob(".*.draft"):
             draft.unlink(missing_ok=True)
+
+    def strangers(self, cells: Sequence[Cell]) -> int:
+        """How many stored cells belong to none of these: they are kept, but no table shows them."""
         planned = {cell.key for cell in cells}
-        return sorted(path.stem for path in self.cells.glob("*.parquet") if path.stem not in planned)
+        return sum(path.stem not in planned for path in self.cells.glob("*.parquet"))
 
 
 def write_text(path: Path, text: str) -> None:
