@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,14 +50,17 @@ def run(
     device: str = "cpu",
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
+    checkpoint_every: int = 1,
     config: Mapping[str, Any] | None = None,
 ) -> History:
     """Train for ``rounds`` rounds and return what happened.
 
     Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
     look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
-    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder;
-    ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
+    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder,
+    where every round (or each ``checkpoint_every``-th) is saved: the same call again goes on after the
+    last saved round, to the same bytes. ``config`` is stored there, and what it says must not change
+    (by default a description of all arguments). Nothing global is touched: torch's generator and number of threads are
     left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
@@ -81,12 +85,18 @@ def run(
         signal,
         evaluate_every,
     )
-    watchers = [*callbacks, *([Folder(out, config or {})] if out is not None else [])]
     with ExitStack() as stack:
         stack.enter_context(single_thread())
+        watchers, saved = list(callbacks), None
+        if out is not None:
+            folder = stack.enter_context(Folder(out, config or experiment.describe(), checkpoint_every))
+            if (finished := folder.finished()) is not None:
+                return finished
+            watchers.append(folder)
+            saved = folder.resume(experiment.start())
         engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
         stack.callback(engine.close)
-        return experiment.run(engine, watchers)
+        return experiment.run(engine, watchers, saved)
 
 
 @dataclass(frozen=True)
@@ -125,30 +135,56 @@ class Experiment:
         architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
         return self.algorithm.init(Broadcast(architecture, parameters), self.federation.clients)
 
-    def run(self, engine: Engine, callbacks: Sequence[Callback] = ()) -> History:
-        """Play all rounds; a row describes the model after its round."""
-        rows: list[Row] = []
-        interrupted = False
-        state = recorded = self.start()
+    def describe(self) -> dict[str, Any]:
+        """The arguments as JSON, to tell whether a folder holds the same run."""
+        plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
+        start = self.start().broadcast
+        digest = hashlib.sha256()
+        for name, value in start.parameters.items():
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        return {
+            "federation": {"clients": self.federation.clients, **self.federation.description},
+            "initial_model": digest.hexdigest(),
+            "strategy": plugs.pop("weigh"),
+            **plugs,
+            **{name: getattr(self, name) for name in ("rounds", "seed", "signal", "evaluate_every")},
+        }
+
+    def run(
+        self,
+        engine: Engine,
+        callbacks: Sequence[Callback] = (),
+        saved: tuple[ServerState, Sequence[Row]] | None = None,
+    ) -> History:
+        """Play all rounds, or those that are left after ``saved``; a row describes the model after its round."""
+        state, earlier = saved or (self.start(), [])
+        rows: list[Row] = list(earlier)
+        recorded = state
         played: Played | None = None
+        complete = interrupted = False
         try:
             for callback in callbacks:
                 callback.on_start(self.rounds)
-            while True:
+                if rows:
+                    callback.on_resume(rows)
+            while not complete:
                 started = time.perf_counter()
                 if rows:
+                    if state.round >= self.rounds:  # saved after its last round, before its end
+                        break
                     state, played = play(self.algorithm, state, engine, self.federation, self.seed)
                 tested = self._test(engine, state)
                 state = self._look(engine, state, tested)
                 rows.append(self._row(state, played, tested, time.perf_counter() - started))
                 recorded = state
                 stop = [callback.on_round(rows[-1], state) for callback in callbacks]
-                if state.round >= self.rounds or any(stop):
-                    break
+                complete = state.round >= self.rounds or any(stop)
+            complete = True
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            history = History(rows, recorded.broadcast.parameters, interrupted)
+            history = History(rows, recorded.broadcast.parameters, interrupted or not complete)
             for callback in callbacks:
                 callback.on_end(history)
         return history

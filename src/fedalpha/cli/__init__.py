@@ -9,6 +9,7 @@ import typer
 from fedalpha.cli import data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
+from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(run)
+app.command()(resume)
 app.command()(compare)
 app.command()(strategies)
 app.command()(partition)
