@@ -276,7 +276,7 @@ def test_traits_are_those_that_all_members_have() -> None:
 def test_members_may_be_strategies_or_texts() -> None:
     assert switch(FedWorse(), FedAvg(), at=3) == switch("FedWorse", "FedAvg", at=3)
     assert cap(FedAvg(), 0.5) == cap("FedAvg", 0.5) == strategy("cap(FedAvg, c=0.5)")
-    assert floor(cap("FedAvg", 0.5)) == strategy("floor(cap(FedAvg, 0.5), 0.1)")
+    assert floor(cap("FedAvg", 0.5), 0.1) == strategy("floor(cap(FedAvg, 0.5), 0.1)")
     nested = "switch(anneal(FedWorse, FedAvg, rounds=5), mix(FedAvg, floor(FedBetter, pi=0.2)), at=9)"
     written = nested.replace("0.2))", "0.2), shares=[0.5, 0.5])")
     assert str(strategy(nested)) == written
