@@ -137,15 +137,13 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """The arguments as JSON, to tell whether a folder holds the same run."""
+        from safetensors.torch import save
+
         plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
-        start = self.start().broadcast
-        digest = hashlib.sha256()
-        for name, value in start.parameters.items():
-            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        initial_model = save(self.start().broadcast.parameters)
         return {
             "federation": {"clients": self.federation.clients, **self.federation.description},
-            "initial_model": digest.hexdigest(),
+            "initial_model": hashlib.sha256(initial_model).hexdigest(),
             "strategy": plugs.pop("weigh"),
             **plugs,
             **{name: getattr(self, name) for name in ("rounds", "seed", "signal", "evaluate_every")},

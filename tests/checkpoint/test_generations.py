@@ -16,7 +16,11 @@ from fedalpha.checkpoint.tree import pack, unpack
 
 def state(round: int) -> dict[str, Any]:
     rng = np.random.default_rng(round)
-    return {"round": round, "w": torch.from_numpy(rng.normal(size=(8, 16)).astype(np.float32)), "seen": np.arange(round)}
+    return {
+        "round": round,
+        "w": torch.from_numpy(rng.normal(size=(8, 16)).astype(np.float32)),
+        "seen": np.arange(round),
+    }
 
 
 def rows(round: int) -> list[dict[str, Any]]:
@@ -115,7 +119,7 @@ def test_a_missing_file_means_the_generation_before(saved: Path) -> None:
 def test_two_damaged_generations_are_an_error_with_a_remedy(saved: Path) -> None:
     for path in saved.glob("*.safetensors"):
         path.write_bytes(b"")
-    with pytest.raises(DamagedError, match="Remove .* to start again from round 0"):
+    with pytest.raises(DamagedError, match=r"Remove .* to start again from round 0"):
         Generations(saved).load()
 
 
