@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from fedalpha.admission import Admission
 from fedalpha.apply import APPLIES, Apply
 from fedalpha.callbacks import Callback
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
 from fedalpha.engine import Embedded, Engine, Evaluation
+from fedalpha.faults import FAULTS, Fault
 from fedalpha.folder import Folder
 from fedalpha.history import History, Row
 from fedalpha.models import Model, initial
@@ -43,6 +45,11 @@ def run(
     update: str | Update = "sgd",
     combine: str | Combine = "mean",
     apply: str | Apply = "replace",
+    quorum: int | float = 1,
+    deadline: float | None = None,
+    reevaluate: int = 0,
+    liars: int = 1,
+    fault: str | Fault | None = None,
     task: Task | None = None,
     signal: str = "validation",
     evaluate_every: int = 1,
@@ -55,7 +62,10 @@ def run(
 ) -> History:
     """Train for ``rounds`` rounds and return what happened.
 
-    Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
+    Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
+    after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
+    server measures on its validation part; the history states what any ``liars`` clients could do;
+    ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)". ``signal`` names the data whose accuracy a strategy may
     look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
     of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder,
     where every round (or each ``checkpoint_every``-th) is saved: the same call again goes on after the
@@ -77,6 +87,10 @@ def run(
             STRATEGIES.parse(strategy),
             COMBINES.parse(combine),
             APPLIES.parse(apply),
+            Admission(quorum, deadline, (task or Task()).signed),
+            reevaluate,
+            liars,
+            None if fault is None else FAULTS.parse(fault),
         ),
         model,
         task or Task(),
@@ -94,7 +108,7 @@ def run(
                 return finished
             watchers.append(folder)
             saved = folder.resume(experiment.start())
-        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
+        engine = Embedded(experiment.population, experiment.task, experiment.algorithm.update, seed, workers, device)
         stack.callback(engine.close)
         return experiment.run(engine, watchers, saved)
 
@@ -119,11 +133,19 @@ class Experiment:
             raise ValueError(f"evaluate_every = {self.evaluate_every}; give a number of rounds ≥ 1")
         if self.signal not in ("validation", "test"):
             raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
+        if self.algorithm.reevaluate and self.federation.validation is None:
+            raise ValueError("reevaluate needs data of the server's own; build the federation with validation=0.1")
         if self.looks_at("validation") and self.federation.validation is None:
             raise ValueError(
                 f"{self.algorithm.weigh} looks at accuracy, but the federation has no validation part; build it with "
                 "validation=0.1, or set signal=test to let it look at the test set"
             )
+
+    @property
+    def population(self) -> Federation:
+        """The federation as its clients have it: with a fault, some may hold flipped labels."""
+        fault = self.algorithm.fault
+        return self.federation if fault is None else fault.poison(self.federation, self.seed)
 
     def looks_at(self, part: str) -> bool:
         """Whether the strategy sees the accuracy on this part."""
@@ -219,6 +241,10 @@ class Experiment:
             "steps": played.steps if played else 0,
             "bytes_down": played.bytes_down if played else 0,
             "bytes_up": played.bytes_up if played else 0,
+            "refused": [dataclasses.asdict(r) for r in played.refusals] if played else [],
+            "idle": list(played.idle) if played else [],
+            "kept": played.kept if played else None,
+            "influence": played.influence.row() if played and played.influence else None,
             "seconds": round(seconds, 6),
         }
         return row

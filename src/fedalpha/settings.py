@@ -50,6 +50,11 @@ class Settings(BaseModel):
     weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
     combine: str = Field("mean", description="how models become one")
     apply: str = Field("replace", description="how the server installs the result")
+    quorum: float = Field(1, gt=0, description="clients that must deliver, a number or a share; else the model is kept")
+    deadline: float | None = Field(None, gt=0, description="seconds after which a report is refused")
+    reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
+    liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
+    fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
     signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
     validation: float | None = Field(
@@ -61,6 +66,7 @@ class Settings(BaseModel):
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
         looks = self.signal == "validation" and "accuracy" in STRATEGIES.parse(self.strategy).requires
+        looks = looks or self.reevaluate > 0
         update = self.client_update()
         return self.model_copy(
             update={
@@ -108,6 +114,11 @@ class Settings(BaseModel):
             update=full.update,
             combine=full.combine,
             apply=full.apply,
+            quorum=full.quorum if full.quorum < 1 else int(full.quorum),
+            deadline=full.deadline,
+            reevaluate=full.reevaluate,
+            liars=full.liars,
+            fault=full.fault,
             signal=full.signal,
             evaluate_every=full.evaluate_every,
             device=full.device,

@@ -8,7 +8,26 @@ blocks of the id-sorted cohort; other rules collect all reports.
 from __future__ import annotations
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.geometric import centred, geomed
+from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
+from fedalpha.combine.median import median, trimmed
+from fedalpha.combine.steps import clip, nnm
 from fedalpha.combine.sums import Sum, blocks, weighted_sum
 
-__all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "mean", "weighted_sum"]
+__all__ = [
+    "COMBINES",
+    "Combine",
+    "Reports",
+    "Sum",
+    "blocks",
+    "centred",
+    "clip",
+    "geomed",
+    "krum",
+    "mean",
+    "median",
+    "nnm",
+    "trimmed",
+    "weighted_sum",
+]

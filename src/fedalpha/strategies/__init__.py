@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybrids
 from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
+from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
 from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
 
@@ -30,6 +31,7 @@ __all__ = [
     "Traits",
     "anneal",
     "cap",
+    "clipped",
     "floor",
     "mix",
     "strategy",

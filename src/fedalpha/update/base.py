@@ -40,6 +40,8 @@ class Report:
 
     ``losses`` holds ``train`` and, where asked for, ``after``; ``state`` is the client's next state, which
     is committed with the round; ``parameters`` is None where only a sum over several clients travels.
+    ``origin`` is the (run, round) that it says it belongs to, None for the present one; ``delay`` the
+    seconds it was under way.
     """
 
     id: int
@@ -49,6 +51,8 @@ class Report:
     samples: int
     extras: Parameters = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    origin: tuple[int, int] | None = None
+    delay: float = 0.0
 
 
 class Site:
