@@ -136,7 +136,7 @@ class Gate:
         if report.id not in asked:
             return "was not asked in this round"
         if report.origin not in (None, (self.run, self.round)):
-            return f"its update belongs to run {report.origin[0]}, round {report.origin[1]}"  # type: ignore[index]
+            return f"its update belongs to run {report.origin[0]}, round {report.origin[1]}"
         deadline = self.admission.deadline
         if deadline is not None and report.delay > deadline:
             return f"came after {report.delay:g} s; the deadline is {deadline:g} s"

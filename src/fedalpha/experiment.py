@@ -65,13 +65,15 @@ def run(
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
     after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
     server measures on its validation part; the history states what any ``liars`` clients could do;
-    ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)". ``signal`` names the data whose accuracy a strategy may
-    look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
-    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder,
-    where every round (or each ``checkpoint_every``-th) is saved: the same call again goes on after the
-    last saved round, to the same bytes. ``config`` is stored there, and what it says must not change
-    (by default a description of all arguments). Nothing global is touched: torch's generator and number of threads are
-    left as they were. Ctrl-C ends the run early; the history says so.
+    ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)".
+
+    ``signal`` names the data whose accuracy a strategy may look at: validation (the default; the
+    federation must hold some) or test. ``workers`` is the number of processes (all cores by default) and
+    changes no byte of the result. ``out`` writes a run folder, where every round (or each
+    ``checkpoint_every``-th) is saved: the same call again goes on after the last saved round, to the same
+    bytes. ``config`` is stored there, and what it says must not change (by default a description of all
+    arguments). Nothing global is touched: torch's generator and number of threads are left as they were.
+    Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
     >>> digits = federation("digits", partition="iid", clients=4)

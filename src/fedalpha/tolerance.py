@@ -39,7 +39,8 @@ class Influence:
     """What any ``clients`` clients can do in a round.
 
     ``mass``: the largest alpha of so many clients as it was; ``possible``: as it could have been, had they
-    lied about their losses; ``bound``: 2·possible·C where updates are clipped to C, None where nothing bounds it.
+    lied about their losses (`clipped`: within the spread of that round); ``bound``: 2·possible·C where
+    updates are clipped to C, None where nothing bounds it.
     """
 
     clients: int
@@ -134,7 +135,7 @@ def _(strategy: TopK, cohort: Cohort, f: int, width: float) -> float:
 @possible.register
 def _(strategy: Soft, cohort: Cohort, f: int, width: float) -> float:
     theirs = _top(cohort.prior(strategy.prior), f)
-    if theirs in (0.0, 1.0) or width == 0 or strategy.T == math.inf:
+    if theirs in (0.0, 1.0) or width == 0 or math.isinf(strategy.T):
         return theirs
     if strategy.T == 0 or math.isinf(width) or strategy.optima == "estimated":
         return 1.0  # with estimated optima two lies make an excess of any size
@@ -179,7 +180,7 @@ def _claimed(cohort: Cohort) -> list[Array]:
 
 
 def _limit(rule: Combine, n: int, strategy: Strategy) -> tuple[float, bool, int]:
-    """(the weight at which the rule breaks down, whether that weight itself is fine, the most attackers it is set for)."""
+    """(the weight at which the rule breaks down, whether that weight is still fine, the most attackers it allows)."""
     match rule:
         case trimmed(beta=beta):
             return beta, True, n

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Reports
-from fedalpha.combine.robust import Robust, combination, distances, gram
+from fedalpha.combine.robust import Robust, combination, distances, gram, middle
 from fedalpha.strategies import Array
 from fedalpha.strategies.base import normalise
 from fedalpha.update import Broadcast
@@ -41,8 +42,14 @@ class geomed(Robust):  # noqa: N801 - written in lower case
             raise ValueError(f"{self}: give iterations ≥ 1 and smooth > 0")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        squares = distances(gram(broadcast, reports))
-        return combination(broadcast, reports, self.coefficients(squares, alpha), alpha)
+        products = gram(broadcast, reports)
+        # Float64 cannot hold the honest distances beside those to a point 10¹⁵ times as far. Only the direction
+        # of such a point matters: pull it in to a million typical norms.
+        norms = np.sqrt(np.diagonal(products))
+        reach = 1e6 * float(middle(torch.from_numpy(norms)[:, None], alpha))
+        pulled = np.minimum(1.0, reach / np.maximum(norms, np.finfo(np.float64).tiny))
+        squares = distances(products * pulled[:, None] * pulled[None, :])
+        return combination(broadcast, reports, pulled * self.coefficients(squares, alpha), alpha)
 
     def coefficients(self, squares: Array, alpha: Array) -> Array:
         """c on the simplex, from the squared distances between the points."""

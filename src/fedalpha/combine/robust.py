@@ -150,7 +150,7 @@ def _shaped(parts: list[Tensor], old: Tensor) -> Tensor:
 def _between(stack: Tensor, alpha: Array, low: float, high: float) -> Tensor:
     values, order = torch.sort(stack, dim=0, stable=True)
     above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
-    above /= above[-1]
+    above = above / above[-1:].clone()
     below = torch.cat([torch.zeros_like(above[:1]), above[:-1]])
     if high - low > _EQUAL:
         share = (above.clamp(low, high) - below.clamp(low, high)) / (high - low)

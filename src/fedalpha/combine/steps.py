@@ -36,7 +36,9 @@ class clip(Wrapper):  # noqa: N801 - written in lower case
             raise ValueError(f"clip: C = {self.C!r}; give the largest norm of an update, a number > 0")
 
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
-        return Reports([dataclasses.replace(r, parameters=self._clipped(r.parameters, broadcast)) for r in reports.items])
+        return Reports(
+            [dataclasses.replace(r, parameters=self._clipped(r.parameters, broadcast)) for r in reports.items]
+        )
 
     def _clipped(self, parameters: dict[str, Tensor] | None, broadcast: Broadcast) -> dict[str, Tensor]:
         if parameters is None:
@@ -82,9 +84,7 @@ class nnm(Wrapper):  # noqa: N801
                     stack[:, start : start + COLUMNS] = (mix @ part.double()).to(part.dtype)
                 for model, values in zip(models, stack, strict=True):
                     model[name] = values.reshape(model[name].shape)
-        return Reports(
-            [dataclasses.replace(r, parameters=m) for r, m in zip(reports.items, models, strict=True)]
-        )
+        return Reports([dataclasses.replace(r, parameters=m) for r, m in zip(reports.items, models, strict=True)])
 
     def mixing(self, squares: Array, alpha: Array) -> Array:
         """Row i: the weights with which client i's neighbours enter."""

@@ -123,9 +123,7 @@ def _statistics(scene: Scene, honest: list[Report]) -> tuple[Moves, Moves]:
     return {k: v.mean(0) for k, v in stacks.items()}, {k: v.std(0, correction=0) for k, v in stacks.items()}
 
 
-@FAULTS.register(
-    formula="x_i → −factor·x_i", reference="Allen-Zhu et al., 2021", examples=("sign_flip(clients=2)",)
-)
+@FAULTS.register(formula="x_i → −factor·x_i", reference="Allen-Zhu et al., 2021", examples=("sign_flip(clients=2)",))
 @dataclass(frozen=True, eq=False, repr=False)
 class sign_flip(UpdateAttack):  # noqa: N801
     """Clients send the opposite of what they learned, ``factor`` times as large."""

@@ -90,7 +90,7 @@ class Faulty:
 
     def __init__(self, engine: Engine, fault: Fault, seed: int, round: int, clients: int) -> None:
         self.engine, self.fault = engine, fault
-        self._scene = lambda broadcast: Scene(seed, round, clients, broadcast)
+        self.seed, self.round, self.clients = seed, round, clients
 
     def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
         return self.fault.losses(self._scene(broadcast), ids, self.engine.losses(broadcast, ids))
@@ -98,6 +98,9 @@ class Faulty:
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
         reports = self.engine.update(broadcast, dataclasses.replace(job, alpha=None))
         return Reports(self.fault.reports(self._scene(broadcast), list(reports.items)))
+
+    def _scene(self, broadcast: Broadcast) -> Scene:
+        return Scene(self.seed, self.round, self.clients, broadcast)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
         return self.engine.evaluate(broadcast, part)

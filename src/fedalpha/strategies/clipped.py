@@ -57,14 +57,18 @@ class Clipped(Combinator):
 @STRATEGIES.register(
     formula="the rule on losses clipped to median ± k·MAD",
     reference="f < n/2 liars cannot move the limits out of the honest losses' reach",
-    examples=("clipped(FedSoftWorse(T=0.2), k=3)", "clipped(FedWorse(k=0.3), k=2)", "cap(clipped(FedSoftWorse, 3), 0.5)"),
+    examples=(
+        "clipped(FedSoftWorse(T=0.2), k=3)",
+        "clipped(FedWorse(k=0.3), k=2)",
+        "cap(clipped(FedSoftWorse, 3), 0.5)",
+    ),
 )
 def clipped(rule: Strategy | str, k: float = 3.0) -> Clipped:
     """The losses of a cohort are clipped to median ± k·MAD before they are weighed.
 
     >>> import fedalpha
     >>> fedalpha.weights("clipped(FedSoftWorse(T=1), k=1)", losses=[1, 2, 3, 4, 1e9], sizes=[1] * 5).round(3)
-    array([0.055, 0.055, 0.149, 0.37 , 0.37 ])
+    array([0.051, 0.051, 0.139, 0.379, 0.379])
     """
     if isinstance(k, bool) or not isinstance(k, int | float) or not k > 0:
         raise ValueError(f"clipped: k = {k!r}; give a number of median absolute deviations > 0")
