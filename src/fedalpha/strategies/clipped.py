@@ -60,7 +60,6 @@ class Clipped(Combinator):
     examples=(
         "clipped(FedSoftWorse(T=0.2), k=3)",
         "clipped(FedWorse(k=0.3), k=2)",
-        "cap(clipped(FedSoftWorse, 3), 0.5)",
     ),
 )
 def clipped(rule: Strategy | str, k: float = 3.0) -> Clipped:
