@@ -55,6 +55,7 @@ def run(
     evaluate_every: int = 1,
     workers: int | None = None,
     device: str = "cpu",
+    vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     checkpoint_every: int = 1,
@@ -69,7 +70,8 @@ def run(
 
     ``signal`` names the data whose accuracy a strategy may look at: validation (the default; the
     federation must hold some) or test. ``workers`` is the number of processes (all cores by default) and
-    changes no byte of the result. ``out`` writes a run folder, where every round (or each
+    changes no byte of the result. Cohorts of hundreds of clients with a small dense model are trained many
+    at a time; ``vectorise`` forces or forbids it. ``out`` writes a run folder, where every round (or each
     ``checkpoint_every``-th) is saved: the same call again goes on after the last saved round, to the same
     bytes. ``config`` is stored there, and what it says must not change (by default a description of all
     arguments). Nothing global is touched: torch's generator and number of threads are left as they were.
@@ -105,12 +107,14 @@ def run(
         stack.enter_context(single_thread())
         watchers, saved = list(callbacks), None
         if out is not None:
-            folder = stack.enter_context(Folder(out, config or experiment.describe(), checkpoint_every))
+            described = config or {**experiment.describe(), "vectorise": vectorise}
+            folder = stack.enter_context(Folder(out, described, checkpoint_every))
             if (finished := folder.finished()) is not None:
                 return finished
             watchers.append(folder)
             saved = folder.resume(experiment.start())
-        engine = Embedded(experiment.population, experiment.task, experiment.algorithm.update, seed, workers, device)
+        clients, update = experiment.population, experiment.algorithm.update
+        engine = Embedded(clients, experiment.task, update, seed, workers, device, vectorise)
         stack.callback(engine.close)
         return experiment.run(engine, watchers, saved)
 
