@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybrids
 from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
+from fedalpha.strategies.guaranteed import cool, fade, per_step, steady, temper
 from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
 
 __all__ = [
@@ -30,10 +31,15 @@ __all__ = [
     "Traits",
     "anneal",
     "cap",
+    "cool",
+    "fade",
     "floor",
     "mix",
+    "per_step",
+    "steady",
     "strategy",
     "switch",
+    "temper",
     "weights",
 ]
 

@@ -1,0 +1,1 @@
+"""The guarantees, computed and checked."""
