@@ -32,12 +32,20 @@ def decay(round: int, c: float, a: float, gamma: float) -> float:
     return float(c * (round + gamma) ** -a)
 
 
-def _check_decay(owner: str, c: float, a: float, gamma: float) -> None:
-    for name, value in {"c": c, "a": a, "gamma": gamma}.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{owner}: {name} = {value!r}; give a number above 0")
-    if a > 1:
-        raise ValueError(f"{owner}: a = {a}; the guarantee holds for rates a in (0, 1]")
+def _number(rule: Combinator, name: str, most: float, open_end: bool = False) -> None:
+    """Refuse a parameter outside (0, most] (or (0, most)); store it as a float."""
+    value = getattr(rule, name)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value <= most or (open_end and value == most):
+        span = "above 0" if most == math.inf else f"above 0 and {'below' if open_end else 'at most'} {most:g}"
+        raise ValueError(f"{rule.text_name}: {name} = {value!r}; give a number {span}")
+    object.__setattr__(rule, name, float(value))
+
+
+def _check_decay(rule: Combinator) -> None:
+    _number(rule, "c", math.inf, open_end=True)
+    _number(rule, "a", 1)  # the guarantee holds for rates a ≤ 1
+    _number(rule, "gamma", math.inf, open_end=True)
 
 
 @STRATEGIES.register(
@@ -64,7 +72,7 @@ class fade(Combinator):  # noqa: N801 - it is written in lower case, as the othe
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", _members("fade", (self.members,), least=1))
-        _check_decay("fade", self.c, self.a, self.gamma)
+        _check_decay(self)
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         (alpha,), state = self.all_weights(state, cohort)
@@ -125,7 +133,7 @@ class cool(Tempered):  # noqa: N801
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_decay("cool", self.c, self.a, self.gamma)
+        _check_decay(self)
 
     def log_limit(self, round: int) -> float:
         return math.log1p(decay(round, self.c, self.a, self.gamma))
@@ -140,7 +148,7 @@ class cool(Tempered):  # noqa: N801
 class temper(Tempered):  # noqa: N801
     """A temperature with a floor under κ: π ≤ alpha_i/p_i ≤ 1/π for every client (prior = size).
 
-    The bias of the limit is then at most (8 L_F Γ/11μ)·(1/π − 1).
+    The bias of the limit is then at most (L_F Γ/μ)·(1/π − 1)/(1 + 3π/8).
 
     >>> import fedalpha
     >>> fedalpha.weights("temper(FedSoftWorse(T=0), 0.25)", losses=[2, 1], sizes=[1, 1]).round(3)
@@ -153,8 +161,7 @@ class temper(Tempered):  # noqa: N801
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.pi, bool) or not isinstance(self.pi, int | float) or not 0 < self.pi < 1:
-            raise ValueError(f"temper: pi = {self.pi!r}; give the smallest alpha/p allowed, in (0, 1)")
+        _number(self, "pi", 1, open_end=True)
 
     def log_limit(self, round: int) -> float:
         return -math.log(self.pi)
@@ -183,8 +190,7 @@ class steady(Combinator):  # noqa: N801
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", _members("steady", (self.members,), least=1))
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share <= 1:
-            raise ValueError(f"steady: share = {self.share!r}; give a share of FedAvg's effective clients, in (0, 1]")
+        _number(self, "share", 1)
         if not self.members[0].traits.simplex:
             raise ValueError(f"steady: {self.members[0]} has weights off the simplex; give a simplex rule")
 
