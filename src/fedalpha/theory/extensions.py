@@ -56,7 +56,7 @@ def effective_weights(alpha: ArrayLike, work: ArrayLike) -> Array:
 
 
 def work_rhs(
-    c: Constants, eta: float, delta: ArrayLike, alpha: ArrayLike, work: ArrayLike, x: ArrayLike, x_star: ArrayLike
+    c: Constants, eta: ArrayLike, delta: ArrayLike, alpha: ArrayLike, work: ArrayLike, x: ArrayLike, x_star: ArrayLike
 ) -> Array:
     """One *round* with E_i local steps at client i and a constant step η:
 
@@ -65,7 +65,7 @@ def work_rhs(
 
     With a = p (alpha ∝ p_i/E_i) the last term is −2ηA(F(w) − F*) ≤ −ηAμΔ: no bias.
     """
-    alpha, work = np.asarray(alpha, dtype=np.float64), np.asarray(work, dtype=np.float64)
+    alpha, work, eta = (np.asarray(v, dtype=np.float64) for v in (alpha, work, eta))
     A = (alpha * work).sum(-1)
     a = effective_weights(alpha, work)
     K = (a * np.maximum(work - 1, 0)).sum(-1) / 2

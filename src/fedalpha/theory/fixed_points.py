@@ -1,30 +1,23 @@
 """Where each strategy converges, found by optimisation.
 
-The Worse family plays alpha = argmax_a [a·x(w) − Φ(a)], so it descends on the risk
-R(w) = max_a [a·x(w) − Φ(a)] of the regrets x_i = F_i − F_i*:
-
-- FedAvg: p·x = F − Σ p_i F_i*, so w*;
-- FedWorse: the largest regret (minimax regret); FedWorse(k): the mean of the k largest (CVaR);
-- FedSoftWorse(T): the tilted risk T·log Σ p_i exp(x_i/T);
-- mixtures (`mix`, `floor`): the same mixture of their members' risks.
-
-A hybrid ends where its last rule does. FedBetter ends at one client's own optimum; the other
-rules have no such law. Full participation and losses before training are understood.
+The Worse family converges to the minimiser of its risk (`fedalpha.theory.risks`), FedAvg to w*,
+FedBetter to one client's own optimum; the other rules have no such law. Full participation and
+losses taken before training are understood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
-from fedalpha.strategies import Array, FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse, Strategy, strategy
-from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Mix, Switch, floor
-from fedalpha.strategies.guaranteed import cool, fade, per_step
+from fedalpha.strategies import Array, FedBetter, FedSoftBetter, Strategy, strategy
 from fedalpha.theory.problems import Problem
+from fedalpha.theory.risks import Term, last_rule, law, risk
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,50 +31,6 @@ class FixedPoint:
         """‖w − nearest point‖² for points w of shape (…, d)."""
         away = np.square(np.asarray(w)[..., None, :] - self.points).sum(-1)
         return np.asarray(away.min(-1))
-
-
-@dataclass(frozen=True)
-class Term:
-    """share × a risk of the regrets: linear in them (T = inf), tilted (T > 0) or the mean of the k largest."""
-
-    share: float
-    prior: str = "size"
-    T: float = np.inf
-    k: int = 0
-
-
-def last_rule(rule: Strategy) -> Strategy:
-    """The rule that a hybrid becomes in the end."""
-    match rule:
-        case Switch():
-            return last_rule(rule.members[-1])
-        case AnnealMix():
-            return last_rule(rule.members[-1])
-        case AnnealTemperature():
-            return rule.rule(rule.rounds)
-        case fade() | cool():
-            return FedAvg()
-        case per_step():
-            return last_rule(rule.members[0])
-    return rule
-
-
-def risk(rule: Strategy, n: int) -> list[Term] | None:
-    """The risk on which the rule descends, as a sum of terms; None if it has none."""
-    match rule:
-        case FedAvg():
-            return [Term(1.0, rule.prior)]
-        case FedSoftWorse(T=0.0):
-            return [Term(1.0, k=1)]
-        case FedSoftWorse():
-            return [Term(1.0, rule.prior, T=rule.T)]
-        case FedWorse():
-            return [Term(1.0, k=rule.count(n))]
-        case Mix(members=members, shares=shares):
-            return _sum([(s, risk(m, n)) for s, m in zip(shares, members, strict=True)])
-        case floor(members=(inner,), pi=pi):
-            return _sum([(1 - pi, risk(inner, n)), (pi, [Term(1.0)])])
-    return None
 
 
 def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
@@ -103,27 +52,7 @@ def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
         )
     if all(t.k == 0 and np.isinf(t.T) and t.prior == "size" for t in terms):
         return FixedPoint("the optimum w*", problem.constants.w_star[None])
-    return FixedPoint(_law(terms, problem.n), _minimise(problem, terms)[None])
-
-
-def _law(terms: list[Term], n: int) -> str:
-    names = []
-    for t in terms:
-        k = "minimax regret" if t.k == 1 else f"CVaR: the mean of the {t.k} largest regrets of {n}"
-        names.append(k if t.k else "mean regret" if np.isinf(t.T) else f"tilted risk, T = {t.T:g}")
-    shares = (
-        "" if len(terms) == 1 else " + ".join(f"{t.share:g} × {name}" for t, name in zip(terms, names, strict=True))
-    )
-    return shares or names[0]
-
-
-def _sum(parts: list[tuple[float, list[Term] | None]]) -> list[Term] | None:
-    terms = []
-    for share, inner in parts:
-        if inner is None:
-            return None
-        terms += [Term(share * t.share, t.prior, t.T, t.k) for t in inner]
-    return terms
+    return FixedPoint(law(terms, problem.n), _minimise(problem, terms)[None])
 
 
 def _smooth(problem: Problem, terms: list[Term]) -> Callable[[Array], tuple[float, Array]]:
@@ -169,13 +98,14 @@ def _minimise(problem: Problem, terms: list[Term]) -> Array:
 
     x = problem.excess(w)
     start = [np.concatenate([[c := np.sort(x)[-t.k]], np.maximum(x - c, 0)]) for t in tops]
+    above: Any = {"type": "ineq", "fun": slack, "jac": slack_gradient}
     result = minimize(
         objective,
         np.concatenate([w, *start]),
         jac=True,
         method="SLSQP",
-        bounds=[(None, None)] * d + ([(None, None)] + [(0, None)] * n) * len(tops),
-        constraints={"type": "ineq", "fun": slack, "jac": slack_gradient},
+        bounds=Bounds(np.concatenate([np.full(d, -np.inf)] + [np.r_[-np.inf, np.zeros(n)]] * len(tops)), np.inf),
+        constraints=above,
         options={"ftol": 1e-15, "maxiter": 500},
     )
     return np.asarray(result.x[:d])

@@ -42,7 +42,9 @@ class Run:
     problem: Problem
     strategy: Strategy
     E: int
+    step: Step
     eta: Array
+    fraction: float
     work: Array
     alpha: Array
     w: Array
@@ -100,7 +102,8 @@ def simulate(
     (True, True)
     """
     rule, c = strategy(rule), problem.constants
-    eta = (step or c.step(E))(np.arange(rounds * E))
+    step = step or c.step(E)
+    eta = step(np.arange(rounds * E))
     steps = np.full(problem.n, E) if work is None else np.asarray(work)
     if steps.shape != (problem.n,) or (steps < 0).any() or (steps > E).any():
         raise ValueError(f"work = {work}: give one number of steps between 0 and E = {E} for each client")
@@ -126,7 +129,9 @@ def simulate(
         problem=problem,
         strategy=rule,
         E=E,
+        step=step,
         eta=eta,
+        fraction=fraction,
         work=steps,
         alpha=np.stack(weights),
         w=np.stack(starts),
