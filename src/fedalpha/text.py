@@ -23,6 +23,7 @@ import dataclasses
 import difflib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
@@ -118,7 +119,10 @@ class Registry(Generic[T]):
             raise ValueError(f"{text!r} is not a {self.kind}; write it like {self._hint()!r}")
         if isinstance(node, ast.Name):
             node = ast.Call(func=node, args=[], keywords=[])
-        return cast(T, self._call(node))
+        try:
+            return cast(T, self._call(node))
+        except RecursionError:
+            raise ValueError(f"the {self.kind} is nested too deeply; write it like {self._hint()!r}") from None
 
     def nearest(self, name: str) -> str:
         """The end of an error message about an unknown ``name``."""
@@ -139,6 +143,8 @@ class Registry(Generic[T]):
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise ValueError(f"{name}: ** is not allowed; name each argument")
+            if keyword.arg in keywords:
+                raise ValueError(f"{name}: the argument {keyword.arg!r} is given twice; keep one of them")
             keywords[keyword.arg] = self._argument(keyword.value)
         signature = inspect.signature(make)
         for key in keywords:
@@ -154,6 +160,8 @@ class Registry(Generic[T]):
 
     def _argument(self, node: ast.expr) -> object:
         match node:
+            case ast.Constant(value=int(number)) if number > sys.float_info.max:
+                raise ValueError("a whole number is beyond float64; write a smaller one, or inf")
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
             case ast.Name(id=word):

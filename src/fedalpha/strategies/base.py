@@ -78,7 +78,7 @@ class Cohort:
         if self.gram is not None:
             gram = np.asarray(self.gram, dtype=np.float64)
             if gram.shape != (n, n) or not np.isfinite(gram).all():
-                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}")
+                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: pass one row a client")
             object.__setattr__(self, "gram", gram)
         if self.round < 0:
             raise ValueError(f"round is {self.round}: rounds are counted from 0")
@@ -96,11 +96,9 @@ class Cohort:
         """p: proportional to the sizes, or uniform."""
         if kind == "uniform":
             return np.full(len(self), 1.0 / len(self))
-        total = math.fsum(self.sizes.tolist())
-        if math.isfinite(total):
-            return self.sizes / total
-        scaled = self.sizes / self.sizes.max()
-        return normalise(scaled)
+        if self.sizes.max() > 1e300:  # their sum may overflow
+            return normalise(self.sizes / self.sizes.max())
+        return normalise(self.sizes)
 
     def require(self, need: Need) -> Array:
         """The array called ``need``, or an error that says who must provide it."""
@@ -207,10 +205,10 @@ def remember(memory: State, ids: NDArray[np.int64], values: Array) -> State:
 def _vector(name: str, value: ArrayLike) -> Array:
     try:
         vector = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of numbers: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a list of numbers, one a client: {error}") from None
     if vector.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}")
+        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}: pass one number a client")
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
         raise ValueError(

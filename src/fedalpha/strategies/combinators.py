@@ -11,11 +11,12 @@ Rounds are counted from 0: ``at=20`` means that rounds 0–19 use the first rule
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class Switch(Combinator):
 
     def stage(self, state: State, cohort: Cohort) -> int:
         if self.at:
-            return int(np.searchsorted(self.at, cohort.round, side="right"))
+            return bisect.bisect_right(self.at, cohort.round)
         stage: int = state["stage"]
         while cohort.accuracy is not None and stage < len(self.accuracy) and cohort.accuracy >= self.accuracy[stage]:
             stage += 1
@@ -128,8 +129,8 @@ def switch(
         raise ValueError("switch: give either at= (rounds) or accuracy= (values), and only one of them")
     name = "at" if at is not None else "accuracy"
     given = at if at is not None else accuracy
-    changes = [c for c in (given if isinstance(given, Sequence) else [given]) if c is not None]
-    if any(isinstance(c, bool) or not isinstance(c, int | float) for c in changes):
+    changes: list[Any] = list(given) if isinstance(given, Sequence) else [given]
+    if not _numbers(changes):
         raise ValueError(f"switch: {name} = {given!r} must be a number or a list of numbers")
     if len(changes) != len(members) - 1:
         raise ValueError(
@@ -139,7 +140,7 @@ def switch(
     if changes != sorted(changes):
         raise ValueError(f"switch: {name} = {changes} must not decrease")
     if name == "at":
-        if any(c != int(c) or c < 0 for c in changes):
+        if any(not 0 <= c < math.inf or c != int(c) for c in changes):
             raise ValueError(f"switch: at = {changes}; rounds are whole numbers counted from 0")
         return Switch(members, at=tuple(int(c) for c in changes))
     if any(not 0 <= c <= 1 for c in changes):
@@ -199,6 +200,8 @@ class AnnealTemperature(Combinator):
         (start,) = self.members
         assert isinstance(start, Soft)
         late = progress(self.schedule, round, self.rounds)
+        if late in (0, 1):  # the ends are exact: 1/(1/T) may differ from T
+            return dataclasses.replace(start, T=self.T if late else start.T)
         inverse = (1 - late) / start.T + late / self.T
         return dataclasses.replace(start, T=1 / inverse if inverse > 0 else math.inf)
 
@@ -257,8 +260,9 @@ class Mix(Combinator):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         alphas, state = self.all_weights(state, cohort)
         total = np.zeros(len(cohort))
+        whole = math.fsum(self.shares)  # 1, but for the digits that were not written
         for share, alpha in zip(self.shares, alphas, strict=True):
-            total += share * alpha
+            total += share / whole * alpha
         return total, state
 
 
@@ -274,12 +278,14 @@ def mix(*rules: Strategy | str, shares: Sequence[float] | None = None) -> Mix:
     array([0.75, 0.25])
     """
     members = _members("mix", rules)
-    given = tuple(float(s) for s in shares) if shares is not None else (1 / len(members),) * len(members)
+    if shares is not None and not (isinstance(shares, Sequence) and _numbers(shares)):
+        raise ValueError(f"mix: shares = {shares!r} must be a list of numbers, one per rule")
+    given = tuple(shares) if shares is not None else (1 / len(members),) * len(members)
     if len(given) != len(members):
         raise ValueError(f"mix: {len(members)} rules but {len(given)} shares; give one share per rule")
-    if any(not s >= 0 for s in given) or abs(math.fsum(given) - 1) > 1e-9:
+    if any(not 0 <= s <= 1 for s in given) or abs(math.fsum(given) - 1) > 1e-9:
         raise ValueError(f"mix: shares = {list(given)} must be non-negative and sum to 1")
-    return Mix(members, shares=given)
+    return Mix(members, shares=tuple(float(s) for s in given))
 
 
 @STRATEGIES.register(
@@ -316,13 +322,14 @@ class cap(Combinator):  # noqa: N801 - it is written in lower case, as the other
         if self.c * n < 1 - 1e-12:
             raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
         (a,), state = self.all_weights(state, cohort)
-        alpha = _fill(a, self.c, 1.0)
+        c = max(self.c, 1 / n)  # 0.333333333333 stands for 1/3
+        alpha = _fill(a, c, 1.0)
         for spare in (cohort.prior("size"), np.ones(n)):  # the last resort: clients without any prior
             left = 1 - math.fsum(alpha.tolist())
             if left <= 1e-15 * n:
                 break
-            alpha = alpha + _fill(np.where(alpha > 0, 0.0, spare), self.c, left)
-        capped: Array = np.minimum(normalise(alpha), self.c)
+            alpha = alpha + _fill(np.where(alpha > 0, 0.0, spare), c, left)
+        capped: Array = np.minimum(normalise(alpha), c)
         return capped, state
 
 
@@ -333,12 +340,14 @@ def _fill(a: Array, c: float, mass: float) -> Array:
     support = int((ordered > 0).sum())
     if support * c <= mass:
         return np.where(a > 0, c, 0.0)
-    # With the j largest at the cap the others are scaled by (mass − j·c)/tail_j: take the first j that fits.
-    tails = np.cumsum(ordered[::-1])[::-1]
-    j = np.arange(support)
-    scale = (mass - j * c) / tails[:support]
-    first = int(np.argmax(scale * ordered[:support] <= c))
-    filled: Array = np.minimum(c, a * scale[first])
+    # With the j largest at the cap the others share mass − j·c as a/tail_j: take the first j that fits.
+    tails = np.cumsum(ordered[::-1])[::-1][:support]
+    rest = mass - np.arange(support) * c
+    fits = rest * (ordered[:support] / tails) <= c
+    fits[-1] = True  # it does, but for rounding
+    j = int(np.argmax(fits))
+    with np.errstate(over="ignore"):  # a/tail_j may be huge for those at the cap, and is at most 1 for the others
+        filled: Array = np.minimum(c, rest[j] * (a / tails[j]))
     return filled
 
 
@@ -369,6 +378,10 @@ class floor(Combinator):  # noqa: N801
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         (alpha,), state = self.all_weights(state, cohort)
         return (1 - self.pi) * alpha + self.pi * cohort.prior("size"), state
+
+
+def _numbers(values: Sequence[object]) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def _members(owner: str, rules: Sequence[object], least: int = 2) -> tuple[Strategy, ...]:

@@ -13,6 +13,7 @@ served worst; the Better family for a fast start. The soft forms are the stable 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -90,12 +91,14 @@ class LossAware(Strategy):
     def excess(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         losses = cohort.require(self.loss)
         if self.optima == "estimated":
-            lowest = np.minimum(recall(state, cohort.ids, math.inf), losses)
-            return losses - lowest, remember(state, cohort.ids, lowest)
-        if cohort.optima is None:
+            optima = np.minimum(recall(state, cohort.ids, math.inf), losses)
+            state = remember(state, cohort.ids, optima)
+        elif cohort.optima is None:
             return losses, state
+        else:
+            optima = cohort.optima
         with np.errstate(over="ignore"):
-            excess = losses - cohort.optima
+            excess = losses - optima
         if not np.isfinite(excess).all():
             raise ValueError("loss − optimum overflows float64; rescale the losses and optima")
         return excess, state
@@ -114,9 +117,7 @@ class TopK(LossAware):
         if isinstance(k, bool) or not isinstance(k, int | float) or not k > 0:
             raise ValueError(f"{self.text_name}: k = {k!r}; give a count (k=3) or a fraction in (0, 1] (k=0.1)")
         if isinstance(k, float) and k > 1:
-            raise ValueError(
-                f"{self.text_name}: k = {k} is a fraction above 1; write k={math.ceil(k)} for a number of clients"
-            )
+            raise ValueError(f"{self.text_name}: k = {k} is a fraction above 1; write a whole number to count clients")
 
     def count(self, m: int) -> int:
         """m', the number of clients that share the weight in a cohort of m."""
@@ -147,6 +148,8 @@ class Soft(LossAware):
         choice(self.text_name, "prior", self.prior, ("size", "uniform"))
         if isinstance(self.T, bool) or not isinstance(self.T, int | float) or not self.T >= 0:
             raise ValueError(f"{self.text_name}: T = {self.T!r}; the temperature is a number ≥ 0 (inf allowed)")
+        if sys.float_info.max < self.T < math.inf:
+            raise ValueError(f"{self.text_name}: T is beyond float64; write T=inf")
         object.__setattr__(self, "T", float(self.T))
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:

@@ -1,0 +1,79 @@
+"""The stable core: what ``import fedalpha`` gives, and what it costs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fedalpha
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_core_needs_numpy_only() -> None:
+    code = """
+import sys
+heavy = {"torch", "typer", "sklearn", "matplotlib", "scipy", "pydantic", "rich", "safetensors", "platformdirs"}
+for name in heavy:
+    sys.modules[name] = None  # importing any of them fails from here on
+import fedalpha
+print(fedalpha.weights("FedSoftWorse(T=0)", losses=[1, 1], sizes=[1, 3]).tolist())
+print(fedalpha.strategy("FedSoftBetterAvg"))
+print(sorted(name for name in heavy if sys.modules.get(name)), "numpy" in sys.modules)
+"""
+    assert python(code).splitlines() == ["[0.25, 0.75]", "switch(FedSoftBetter(T=0.2), FedAvg, at=20)", "[] True"]
+
+
+def test_no_heavy_module_is_imported() -> None:
+    code = """
+import sys
+import fedalpha
+fedalpha.weights("cap(FedSoftWorse(T=0.2), 0.5)", losses=[1, 2, 3])
+print([name for name in ("torch", "typer", "sklearn", "matplotlib", "scipy") if name in sys.modules])
+"""
+    assert python(code) == "[]"
+
+
+def test_import_is_fast() -> None:
+    code = "import time; start = time.perf_counter(); import fedalpha; print(time.perf_counter() - start)"
+    assert min(float(python(code)) for _ in range(5)) < 0.5
+
+
+def test_signature_of_weights() -> None:
+    parameters = inspect.signature(fedalpha.weights).parameters
+    positional = {name: p.default for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD}
+    assert list(positional) == ["strategy", "losses", "sizes", "optima", "round", "accuracy"]
+    assert positional["optima"] is None
+    assert positional["round"] == 0
+    assert positional["accuracy"] is None
+
+
+def test_weights_by_position_and_by_name() -> None:
+    text = "switch(FedWorse, FedBetter, at=20)"
+    by_name = fedalpha.weights(text, losses=[3, 1], sizes=[1, 1], optima=[3, 0], round=20, accuracy=0.5)
+    assert by_name.dtype == np.float64
+    assert by_name.tolist() == fedalpha.weights(text, [3, 1], [1, 1], [3, 0], 20, 0.5).tolist() == [1, 0]
+    assert fedalpha.weights(text, [3, 1], [1, 1]).tolist() == [1, 0]
+    assert fedalpha.weights(fedalpha.strategy(text), [3, 1]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, lambda v: np.array(v, dtype=np.float32)])
+def test_weights_take_lists_tuples_and_arrays(kind) -> None:
+    losses, sizes = kind([0.5, 0.25]), kind([1, 3])
+    assert fedalpha.weights("FedSoftWorse(T=inf)", losses, sizes).tolist() == [0.25, 0.75]
+    assert list(losses) == [0.5, 0.25]
+
+
+def test_the_front_page_names_exist() -> None:
+    assert set(fedalpha.__all__) >= {"strategy", "weights", "Strategy", "Cohort", "__version__"}
+    assert isinstance(fedalpha.strategy("FedAvg"), fedalpha.Strategy)
+    with pytest.raises(AttributeError, match="no attribute 'wieghts'"):
+        _ = fedalpha.wieghts
