@@ -26,7 +26,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,9 +70,11 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """Names → factories of one kind of object, with a parser for their text form."""
 
-    def __init__(self, kind: str, base: type[T]) -> None:
+    def __init__(self, kind: str, base: type[T], arguments: tuple[Registry[Any], ...] = ()) -> None:
+        """``arguments``: registries of other kinds whose objects may stand as arguments."""
         self.kind = kind
         self.base = base
+        self._arguments = arguments
         self._entries: dict[str, Entry[T]] = {}
 
     def register(
@@ -124,10 +126,6 @@ class Registry(Generic[T]):
         except RecursionError:
             raise ValueError(f"the {self.kind} is nested too deeply; write it like {self._hint()!r}") from None
 
-    def nearest(self, name: str) -> str:
-        """The end of an error message about an unknown ``name``."""
-        return _nearest(name, self._entries)
-
     def _hint(self) -> str:
         return next(iter(self._entries.values())).examples[0] if self._entries else self.kind
 
@@ -136,7 +134,7 @@ class Registry(Generic[T]):
             raise ValueError(f"a {self.kind} begins with its name, not with {ast.unparse(node.func)!r}")
         name = node.func.id
         if name not in self._entries:
-            raise ValueError(f"unknown {self.kind} {name!r}; {self.nearest(name)}")
+            raise ValueError(f"unknown {self.kind} {name!r}; {nearest(name, self._entries)}")
         make = self._entries[name].make
         arguments = [self._argument(a) for a in node.args]
         keywords: dict[str, object] = {}
@@ -150,7 +148,7 @@ class Registry(Generic[T]):
         for key in keywords:
             if key not in signature.parameters:
                 valid = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
-                raise ValueError(f"{name} has no argument {key!r}; {_nearest(key, valid)}")
+                raise ValueError(f"{name} has no argument {key!r}; {nearest(key, valid)}")
         try:
             signature.bind(*arguments, **keywords)
         except TypeError as error:
@@ -168,8 +166,9 @@ class Registry(Generic[T]):
                 if word in self._entries:
                     return self._call(ast.Call(func=node, args=[], keywords=[]))
                 return _WORDS.get(word.lower(), word)
-            case ast.Call():
-                return self._call(node)
+            case ast.Call(func=ast.Name(id=word)):
+                owner = next((r for r in self._arguments if word in r), self)
+                return owner._call(node)
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return tuple(self._argument(item) for item in items)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -183,6 +182,23 @@ class Registry(Generic[T]):
         raise ValueError(
             f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists and {self.kind} calls are allowed"
         )
+
+
+class Spelled:
+    """Mixin of frozen dataclasses that are written as text; equal text means equal."""
+
+    text_name: ClassVar[str]
+
+    def __str__(self) -> str:
+        return call(self, self.text_name)
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 def call(obj: Any, name: str) -> str:
@@ -213,7 +229,8 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _nearest(name: str, valid: Iterable[str]) -> str:
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The end of an error message about an unknown ``name``: what is close, and what is known."""
     names = list(valid)
     lower = {n.lower(): n for n in names}
     close = [lower[c] for c in difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.5)]

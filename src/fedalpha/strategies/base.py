@@ -14,12 +14,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedalpha.text import Registry, call
+from fedalpha.text import Registry, Spelled
 
 Array = NDArray[np.float64]
 State = Mapping[str, Any]
@@ -126,10 +126,8 @@ class Traits:
     monotone: Literal[-1, 0, 1] | None = None
 
 
-class Strategy(ABC):
+class Strategy(Spelled, ABC):
     """The *weigh* plug point. Subclasses are frozen dataclasses; equal text means equal."""
-
-    text_name: ClassVar[str]
 
     @property
     def traits(self) -> Traits:
@@ -151,17 +149,6 @@ class Strategy(ABC):
     @abstractmethod
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         """alpha, aligned with ``cohort.ids``, and the next state. Pure."""
-
-    def __str__(self) -> str:
-        return call(self, self.text_name)
-
-    __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
 
 
 STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy)  # type: ignore[type-abstract]

@@ -1,0 +1,35 @@
+# Two commands do all the set-up: `make demo` and `make test`. Both use .venv, created from a pinned
+# constraints file and reused if it is there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO ?= runs/demo
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.installed
+	rm -rf $(DEMO)
+	$(BIN)/fedalpha compare --dataset digits --partition "shards(size=30)" --clients 20 --rounds 30 \
+	  --strategy FedAvg --strategy "FedSoftWorse(T=0.2)" --strategy "FedSoftBetterAvg(T=0.2, at=20)" \
+	  --seeds 5 --out $(DEMO)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,55 @@
+"""The command line: ``fedalpha``. Each command has a file of its own; torch is imported when one trains."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedalpha.cli import data
+from fedalpha.cli.compare import compare
+from fedalpha.cli.partition import partition
+from fedalpha.cli.run import run
+from fedalpha.cli.strategies import strategies
+
+app = typer.Typer(
+    name="fedalpha",
+    help="How a federated-learning server should weigh its clients.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(run)
+app.command()(compare)
+app.command()(strategies)
+app.command()(partition)
+app.add_typer(data.app, name="data")
+
+
+@app.callback()
+def version(show: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if show:
+        from fedalpha import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: wrong input ends with 2, what could not be done with 1, Ctrl-C with 130."""
+    try:
+        app()
+    except ValueError as error:
+        _fail(error, 2)
+    except (OSError, RuntimeError) as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(error: Exception, code: int) -> None:
+    print(f"fedalpha: {error}", file=sys.stderr)
+    for note in getattr(error, "__notes__", []):
+        print(note, file=sys.stderr)
+    sys.exit(code)

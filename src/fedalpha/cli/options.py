@@ -1,0 +1,61 @@
+"""Command-line options made from the fields of `Settings`, so that there is one list of them."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from fedalpha.settings import Settings
+
+File = Annotated[
+    Path | None, typer.Argument(help="TOML file (or a run's config.json) with settings; options override it.")
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes [default: all cores]; the result does not depend on it.")
+]
+
+
+def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per setting; the values that were given arrive as ``options``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "options"]
+        added = []
+        for name, info in Settings.model_fields.items():
+            if name not in without:
+                kind = next((k for k in get_args(info.annotation) if k is not types.NoneType), info.annotation)
+                kind = str if name == "lr" else kind
+                default = "" if info.default is None else f" [default: {info.default}]"
+                option = typer.Option(help=f"{(info.description or '').capitalize()}{default}.", show_default=False)
+                annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+                added.append(
+                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+                )
+
+        def wrapper(**values: Any) -> None:
+            options = {p.name: values.pop(p.name) for p in added}
+            options = {name: value for name, value in options.items() if value is not None}
+            if "lr" in options:
+                options["lr"] = _number(options["lr"])
+            command(**values, options=options)
+
+        parameters = [*own, *added]
+        wrapper.__name__ = command.__name__
+        wrapper.__doc__ = command.__doc__
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,69 @@
+"""Progress of one or several runs: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedalpha.callbacks import Callback
+from fedalpha.history import History, Row
+from fedalpha.round import ServerState
+
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+class ShowProgress(Callback):
+    """Round, accuracy and time left; ``total`` counts the rounds of all runs, if there are several."""
+
+    def __init__(self, label: str, total: int | None = None) -> None:
+        self.label = label
+        self._total = total
+        self._several = total is not None
+        self._done = 0
+        self._started: float | None = None
+        self._printed = 0.0
+        self._bar: Progress | None = None
+
+    def on_start(self, rounds: int) -> None:
+        self._rounds = rounds
+        if self._started is not None:
+            return
+        self._started = time.monotonic()
+        self._total = self._total or rounds
+        if sys.stdout.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+            )
+            self._task = self._bar.add_task(self.label, total=self._total, note="")
+            self._bar.start()
+
+    def on_round(self, row: Row, state: ServerState) -> bool | None:
+        assert self._started is not None
+        assert self._total is not None
+        self._done += row["round"] > 0
+        accuracy = "" if row["accuracy"] is None else f"accuracy {100 * row['accuracy']:.2f} %"
+        if self._bar is not None:
+            self._bar.update(self._task, description=self.label, completed=self._done, note=accuracy)
+            return None
+        now = time.monotonic()
+        if row["round"] in (0, self._rounds) or now - self._printed >= _SECONDS_BETWEEN_LINES:
+            self._printed = now
+            left = (now - self._started) / self._done * (self._total - self._done) if self._done else 0.0
+            ahead = f"  {left:.0f} s left" if 0 < self._done < self._total else ""
+            print(f"{self.label}  round {row['round']}/{self._rounds}  {accuracy}{ahead}", flush=True)
+        return None
+
+    def on_end(self, history: History) -> None:
+        if not self._several:
+            self.close()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,14 @@
+"""*Combine*: from the clients' models and alpha to one aggregate.
+
+A combine rule is a frozen object; ``combine(state, broadcast, reports, alpha) -> (aggregate, state)``.
+A *linear* rule needs no more than Σ alpha_i·w_i, which an engine may compute as sums over fixed
+blocks of the id-sorted cohort; other rules collect all reports.
+"""
+
+from __future__ import annotations
+
+from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.mean import mean
+from fedalpha.combine.sums import Sum, blocks, weighted_sum
+
+__all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "mean", "weighted_sum"]

@@ -1,0 +1,34 @@
+"""The weighted mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.strategies import Array, State
+from fedalpha.update import Broadcast
+
+
+@COMBINES.register(formula="Σ alpha_i·w_i", reference="McMahan et al., 2017")
+@dataclass(frozen=True, eq=False, repr=False)
+class mean(Combine):  # noqa: N801 - written in lower case
+    """Σ alpha_i·w_i in float64; every tensor keeps its dtype, integer buffers are not averaged."""
+
+    text_name: ClassVar[str] = "mean"
+    linear = True
+
+    def combine(
+        self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
+    ) -> tuple[Broadcast, State]:
+        total = reports.weighted_sum(alpha)
+        rest = 0.0 if simplex else 1 - math.fsum(alpha.tolist())
+        parameters = {}
+        for name, old in broadcast.parameters.items():
+            value = total[name]
+            if rest and old.is_floating_point():
+                value = value + rest * old.double()
+            parameters[name] = value.to(old.dtype)
+        return dataclasses.replace(broadcast, parameters=parameters), state

@@ -1,0 +1,162 @@
+"""Who holds what: a picture and a table of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# Ten colours that can be told apart; more labels take them in turn.
+_COLOURS = (
+    "#4269d0",
+    "#efb118",
+    "#ff725c",
+    "#6cc5b0",
+    "#3ca951",
+    "#ff8ab7",
+    "#a463f2",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
+)
+_INK, _PALE = "#333333", "#8a8a8a"
+
+
+def label_counts(labels: ArrayLike, parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The table clients × labels of sample counts; labels are 0 … K − 1.
+
+    >>> label_counts([0, 1, 1], [np.array([0, 1]), np.array([2])])
+    array([[1, 1],
+           [0, 1]])
+    """
+    y = np.asarray(labels, dtype=np.int64)
+    kinds = int(y.max()) + 1
+    return np.stack([np.bincount(y[part], minlength=kinds) for part in parts]).astype(np.int64)
+
+
+def label_skew(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each client's total-variation distance ½ Σ_k |q_ik − q_k| to the label distribution of all: 0 is IID.
+
+    >>> label_skew(np.array([[2, 0], [0, 2]]))
+    array([0.5, 0.5])
+    """
+    own = counts / counts.sum(axis=1, keepdims=True)
+    whole = counts.sum(axis=0) / counts.sum()
+    skew: NDArray[np.float64] = np.abs(own - whole).sum(axis=1) / 2
+    return skew
+
+
+def describe_partition(labels: ArrayLike, parts: Sequence[NDArray[np.int64]], title: str = "") -> Table:
+    """A small table: sizes, labels per client, and the mean distance to the global label distribution."""
+    from rich.table import Table
+
+    counts = label_counts(labels, parts)
+    sizes, kinds = counts.sum(axis=1), (counts > 0).sum(axis=1)
+    table = Table(title=title or None, title_justify="left")
+    table.add_column(f"{len(parts)} clients, {sizes.sum()} samples")
+    for name in ("min", "median", "max"):
+        table.add_column(name, justify="right")
+    rows = (
+        ("samples per client", sizes, "{:g}"),
+        ("labels per client", kinds, "{:g}"),
+        ("distance to the global label distribution", label_skew(counts), "{:.3f}"),
+    )
+    for name, values, form in rows:
+        table.add_row(name, *(form.format(f(values)) for f in (np.min, np.median, np.max)))
+    table.add_section()
+    table.add_row("mean distance (total variation; 0 is IID)", "", f"{label_skew(counts).mean():.3f}", "")
+    return table
+
+
+def plot_partition(
+    labels: ArrayLike,
+    parts: Sequence[NDArray[np.int64]],
+    class_names: Sequence[str],
+    path: str | Path,
+    title: str = "",
+) -> Path:
+    """Draw who holds what to ``path`` (its ending chooses the format), and return it.
+
+    Above, each client's size, stacked by label; below, the share of each label in each client.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import to_rgba_array
+    from matplotlib.figure import Figure
+
+    counts = label_counts(labels, parts)
+    clients, kinds = counts.shape
+    if len(class_names) < kinds:
+        raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name a label")
+    names = list(class_names)[:kinds]
+    sizes = counts.sum(axis=1)
+    colours = [_COLOURS[k % len(_COLOURS)] for k in range(kinds)]
+    x = np.arange(clients)
+
+    width = float(np.clip(4.5 + 0.16 * clients, 8, 16))
+    height = 3.2 + 0.27 * min(kinds, 30)
+    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.27 * min(kinds, 30)))
+
+    bottom = np.zeros(clients)
+    bar = 0.82 if clients <= 60 else 0.9
+    for k in range(kinds):
+        above.bar(x, counts[:, k], bar, bottom=bottom, color=colours[k], linewidth=0)
+        bottom += counts[:, k]
+    above.axhline(float(sizes.mean()), color=_INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    above.annotate(
+        f"mean {sizes.mean():.0f}",
+        (1, float(sizes.mean())),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=_INK,
+    )
+    above.set_ylabel("samples", color=_INK)
+    above.set_title(
+        title or f"{sizes.sum():,} samples on {clients} clients", loc="left", fontsize=12, color=_INK, pad=20
+    )
+    above.text(
+        0,
+        1.03,
+        f"{sizes.min()} to {sizes.max()} samples a client, "
+        f"{(counts > 0).sum(axis=1).mean():.1f} labels a client on average, "
+        f"distance to the global label distribution {label_skew(counts).mean():.2f}",
+        transform=above.transAxes,
+        fontsize=8.5,
+        color=_PALE,
+    )
+
+    # Each cell takes its label's colour, the deeper the larger the label's share in the client.
+    share = counts / sizes[:, None]
+    depth = np.sqrt(share / share.max()).T[:, :, None]
+    empty = 0.97
+    cells = empty - depth * (empty - to_rgba_array(colours)[:, None, :3])
+    below.imshow(cells.clip(0, 1), aspect="auto", interpolation="nearest")
+    below.set_yticks(range(kinds), names)
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, clients) if clients <= 25 * s or s == clients)
+    below.set_xticks(range(0, clients, step))
+    below.set_yticks(np.arange(kinds + 1) - 0.5, minor=True)
+    below.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
+    if clients <= 200:
+        below.grid(which="minor", color="white", linewidth=2 if clients <= 60 else 1)
+    below.set_xlabel(f"client (colour depth: share of the label in the client, up to {share.max():.0%})", color=_INK)
+    for axes in (above, below):
+        axes.tick_params(length=0, colors=_INK, which="both", labelsize=9)
+        axes.spines[:].set_visible(False)
+    above.grid(axis="y", color="#eeeeee", linewidth=0.8)
+    above.set_axisbelow(True)
+    above.set_ylim(0, 1.05 * sizes.max())
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path

@@ -1,0 +1,132 @@
+"""A pool of forked workers that die with their parent and are replaced when they die.
+
+Workers are forked, so they share the data and any user code with the parent without copying or
+pickling; results that are large travel through shared memory, the rest through pipes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+Handler = Callable[[int, Any], Any]
+"""``handler(worker, task) -> result`` runs in the worker."""
+
+_RETRIES = 3
+
+
+class WorkerError(RuntimeError):
+    """A task failed in a worker; the message carries the worker's traceback."""
+
+
+class Pool:
+    """``map`` sends tasks to workers in order and yields (index, worker, result) as they finish."""
+
+    def __init__(self, workers: int, handler: Handler) -> None:
+        self._handler = handler
+        self._context = multiprocessing.get_context("fork")
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        for index in range(workers):
+            pipe, process = self._start(index)
+            self._pipes.append(pipe)
+            self._processes.append(process)
+
+    def map(self, tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+        """Each task goes to the next free worker; a worker is given no new task before its result is taken."""
+        waiting = deque(range(len(tasks)))
+        tries = [0] * len(tasks)
+        busy: dict[int, int] = {}
+        free = deque(range(len(self._pipes)))
+        while waiting or busy:
+            while waiting and free:
+                worker, index = free.popleft(), waiting.popleft()
+                busy[worker] = index
+                with contextlib.suppress(BrokenPipeError):  # its death is noticed below
+                    self._pipes[worker].send_bytes(pickle.dumps(tasks[index]))
+            for pipe in wait([self._pipes[w] for w in busy]):
+                worker = next(w for w in busy if self._pipes[w] is pipe)
+                index = busy.pop(worker)
+                try:
+                    kind, value = pickle.loads(self._pipes[worker].recv_bytes())
+                except (EOFError, OSError):
+                    tries[index] += 1
+                    if tries[index] >= _RETRIES:
+                        raise WorkerError(
+                            f"a worker died {_RETRIES} times on the same task (killed, or out of memory?); "
+                            "try fewer --workers"
+                        ) from None
+                    self._replace(worker)
+                    waiting.appendleft(index)
+                    free.append(worker)
+                    continue
+                if kind == "error":
+                    raise WorkerError(value)
+                yield index, worker, value
+                free.append(worker)
+
+    def pids(self) -> list[int]:
+        return [p.pid for p in self._processes]
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()  # workers leave when their pipe ends
+        for process in self._processes:
+            process.join(timeout=1)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._pipes, self._processes = [], []
+
+    def _start(self, index: int) -> tuple[Connection, Any]:
+        ours, theirs = self._context.Pipe()
+        # Bound methods and closures are fine: a forked child needs no pickling.
+        process = self._context.Process(
+            target=_work, args=(index, theirs, [*self._pipes, ours], self._handler, os.getpid()), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return ours, process
+
+    def _replace(self, worker: int) -> None:
+        self._pipes[worker].close()
+        self._processes[worker].join(timeout=1)
+        self._pipes[worker], self._processes[worker] = self._start(worker)
+
+
+def _work(index: int, pipe: Connection, inherited: list[Connection], handler: Handler, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the parent
+        if os.getppid() != parent:
+            return
+    for other in inherited:
+        with contextlib.suppress(OSError):
+            other.close()
+    import torch
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            task = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            answer = ("ok", handler(index, task))
+        except Exception:
+            answer = ("error", traceback.format_exc())
+        try:
+            pipe.send_bytes(pickle.dumps(answer))
+        except OSError:
+            return

@@ -1,0 +1,205 @@
+"""One call trains a federated model: federation, model, strategy and settings in, history out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedalpha.apply import APPLIES, Apply
+from fedalpha.callbacks import Callback
+from fedalpha.combine import COMBINES, Combine
+from fedalpha.data.federations import Federation
+from fedalpha.engine import Embedded, Engine, Evaluation
+from fedalpha.folder import Folder
+from fedalpha.history import History, Row
+from fedalpha.models import Model, initial
+from fedalpha.rng import integer
+from fedalpha.round import Algorithm, Played, ServerState, play
+from fedalpha.select import SELECTIONS, Select
+from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.task import Task
+from fedalpha.update import UPDATES, Broadcast, Update
+
+
+def run(
+    federation: Federation,
+    model: str | Model | nn.Module | Callable[[], nn.Module] = "mlp",
+    strategy: str | Strategy = "FedAvg",
+    *,
+    rounds: int = 30,
+    seed: int = 0,
+    select: str | Select = "uniform",
+    update: str | Update = "sgd",
+    combine: str | Combine = "mean",
+    apply: str | Apply = "replace",
+    task: Task | None = None,
+    signal: str = "validation",
+    evaluate_every: int = 1,
+    workers: int | None = None,
+    device: str = "cpu",
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> History:
+    """Train for ``rounds`` rounds and return what happened.
+
+    Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
+    look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
+    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder;
+    ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
+    left as they were. Ctrl-C ends the run early; the history says so.
+
+    >>> from fedalpha import federation
+    >>> digits = federation("digits", partition="iid", clients=4)
+    >>> history = run(digits, "softmax", "FedSoftWorse(T=0.2)", rounds=2, workers=1)
+    >>> [row["round"] for row in history.rows]
+    [0, 1, 2]
+    """
+    experiment = Experiment(
+        federation,
+        Algorithm(
+            SELECTIONS.parse(select),
+            UPDATES.parse(update),
+            STRATEGIES.parse(strategy),
+            COMBINES.parse(combine),
+            APPLIES.parse(apply),
+        ),
+        model,
+        task or Task(),
+        rounds,
+        seed,
+        signal,
+        evaluate_every,
+    )
+    watchers = [*callbacks, *([Folder(out, config or {})] if out is not None else [])]
+    with ExitStack() as stack:
+        stack.enter_context(single_thread())
+        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
+        stack.callback(engine.close)
+        return experiment.run(engine, watchers)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run before it starts; engines and checkpoints only see this."""
+
+    federation: Federation
+    algorithm: Algorithm
+    model: str | Model | nn.Module | Callable[[], nn.Module]
+    task: Task
+    rounds: int
+    seed: int
+    signal: str = "validation"
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise ValueError(f"rounds = {self.rounds}; give a number ≥ 0")
+        if self.evaluate_every < 1:
+            raise ValueError(f"evaluate_every = {self.evaluate_every}; give a number of rounds ≥ 1")
+        if self.signal not in ("validation", "test"):
+            raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
+        if self.looks_at("validation") and self.federation.validation is None:
+            raise ValueError(
+                f"{self.algorithm.weigh} looks at accuracy, but the federation has no validation part; build it with "
+                "validation=0.1, or set signal=test to let it look at the test set"
+            )
+
+    def looks_at(self, part: str) -> bool:
+        """Whether the strategy sees the accuracy on this part."""
+        return self.signal == part and "accuracy" in self.algorithm.weigh.requires
+
+    def start(self) -> ServerState:
+        """The state before round 0: the initial model, drawn from the seed."""
+        shape, classes = self.federation.shape, self.federation.classes
+        architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
+        return self.algorithm.init(Broadcast(architecture, parameters), self.federation.clients)
+
+    def run(self, engine: Engine, callbacks: Sequence[Callback] = ()) -> History:
+        """Play all rounds; a row describes the model after its round."""
+        rows: list[Row] = []
+        interrupted = False
+        state = recorded = self.start()
+        played: Played | None = None
+        try:
+            for callback in callbacks:
+                callback.on_start(self.rounds)
+            while True:
+                started = time.perf_counter()
+                if rows:
+                    state, played = play(self.algorithm, state, engine, self.federation, self.seed)
+                tested = self._test(engine, state)
+                state = self._look(engine, state, tested)
+                rows.append(self._row(state, played, tested, time.perf_counter() - started))
+                recorded = state
+                stop = [callback.on_round(rows[-1], state) for callback in callbacks]
+                if state.round >= self.rounds or any(stop):
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            history = History(rows, recorded.broadcast.parameters, interrupted)
+            for callback in callbacks:
+                callback.on_end(history)
+        return history
+
+    def _test(self, engine: Engine, state: ServerState) -> Evaluation | None:
+        due = state.round % self.evaluate_every == 0 or state.round == self.rounds or self.looks_at("test")
+        return engine.evaluate(state.broadcast, "test") if due else None
+
+    def _look(self, engine: Engine, state: ServerState, tested: Evaluation | None) -> ServerState:
+        """The state with the accuracy that the strategy may see, if it looks at one."""
+        if self.looks_at("validation"):
+            tested = engine.evaluate(state.broadcast, "validation")
+        elif not self.looks_at("test"):
+            return state
+        return dataclasses.replace(state, accuracy=None if tested is None else tested.accuracy)
+
+    def _row(self, state: ServerState, played: Played | None, tested: Evaluation | None, seconds: float) -> Row:
+        row: Row = {
+            "round": state.round,
+            "accuracy": tested and tested.accuracy,
+            "loss": tested and _finite(tested.loss),
+        }
+        if self.looks_at("validation"):
+            row["validation_accuracy"] = state.accuracy
+        owner = self.federation.test_owner
+        if owner is not None and tested is not None and tested.correct is not None:
+            correct = np.bincount(owner, weights=tested.correct) / np.maximum(np.bincount(owner), 1)
+            row["client_accuracy"] = correct.tolist()
+            row["worst_client_accuracy"] = float(correct[np.unique(owner)].min())
+        row |= {
+            "cohort": played and played.cohort.ids.tolist(),
+            "alpha": played and played.alpha.tolist(),
+            "losses": played and {k: [_finite(v) for v in values] for k, values in played.losses.items()},
+            "steps": played.steps if played else 0,
+            "bytes_down": played.bytes_down if played else 0,
+            "bytes_up": played.bytes_up if played else 0,
+            "seconds": round(seconds, 6),
+        }
+        return row
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Client arithmetic uses one intra-op thread; the caller's setting comes back afterwards."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,48 @@
+"""Uniform selection without replacement, the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedalpha.select.base import SELECTIONS, Ask, Ids, Population, Select
+from fedalpha.strategies import State
+
+
+@SELECTIONS.register(
+    formula="m = max(1, ⌊C·N⌋) clients without replacement; C = 1: everybody",
+    reference="McMahan et al., 2017",
+    examples=("uniform", "uniform(C=0.1)", "uniform(count=5)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class uniform(Select):  # noqa: N801
+    """m = max(1, ⌊C·N⌋) clients at random, or ``count`` of them; all of them by default.
+
+    >>> uniform(C=0.1).size(25)
+    2
+    """
+
+    C: float = 1.0
+    count: int | None = None
+
+    text_name: ClassVar[str] = "uniform"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.C <= 1:
+            raise ValueError(f"uniform: C = {self.C}; give the share of clients that take part, in (0, 1]")
+        if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
+            raise ValueError(f"uniform: count = {self.count!r}; give a number of clients, at least 1")
+
+    def size(self, n: int) -> int:
+        if self.count is not None:
+            return min(self.count, n)
+        return max(1, math.floor(self.C * n + 1e-9))
+
+    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
+        n, m = population.clients, self.size(population.clients)
+        if m == n:
+            return np.arange(n), state
+        return np.sort(rng.choice(n, size=m, replace=False, shuffle=False)), state

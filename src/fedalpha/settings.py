@@ -1,0 +1,149 @@
+"""The settings of a run: one model for the command line, TOML files and ``config.json``.
+
+Every field is an option of ``fedalpha run``; texts are checked when the settings are read, so a
+mistake is told before anything is trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from fedalpha.strategies import STRATEGIES
+from fedalpha.text import nearest
+
+VALIDATION_SHARE = 0.1
+
+
+def _strategy(text: str) -> str:
+    return str(STRATEGIES.parse(text))
+
+
+class Settings(BaseModel):
+    """All that is needed to repeat a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset: str = Field("digits", description="data set: digits, mnist or fashion-mnist")
+    partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
+    clients: int = Field(20, ge=1, description="number of clients")
+    model: str | None = Field(None, description="cnn, mlp or softmax [default: mlp for digits, cnn for images]")
+    strategy: Annotated[str, AfterValidator(_strategy)] = Field(
+        "FedAvg", description="how clients are weighed, such as FedSoftWorse(T=0.2)"
+    )
+    rounds: int = Field(30, ge=0, description="number of rounds")
+    seed: int = Field(0, ge=0, description="seed of everything that is drawn")
+    select: str = Field("uniform", description="who takes part, such as uniform(C=0.1)")
+    ratio: float | None = Field(None, gt=0, le=1, description="C, the share of clients that take part in a round")
+    update: str = Field("sgd", description="how a client trains: sgd, or fedprox(mu=0.01)")
+    lr: float | str | None = Field(None, description="learning rate or schedule, such as exponential(0.1, rate=0.99)")
+    batch: int | None = Field(None, ge=1, description="batch size")
+    epochs: int | None = Field(None, ge=1, description="local epochs E")
+    steps: int | None = Field(None, ge=1, description="local steps, instead of epochs")
+    momentum: float | None = Field(None, ge=0, lt=1, description="momentum of local SGD")
+    weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
+    combine: str = Field("mean", description="how models become one")
+    apply: str = Field("replace", description="how the server installs the result")
+    pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
+    signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
+    validation: float | None = Field(
+        None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy looks at accuracy, else 0]"
+    )
+    evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+    device: str = Field("cpu", description="torch device")
+
+    def resolved(self) -> Settings:
+        """The same settings with every default made explicit, as ``config.json`` keeps them."""
+        looks = self.signal == "validation" and "accuracy" in STRATEGIES.parse(self.strategy).requires
+        update = self.client_update()
+        return self.model_copy(
+            update={
+                "model": self.model or ("mlp" if self.dataset == "digits" else "cnn"),
+                "validation": (VALIDATION_SHARE if looks else 0.0) if self.validation is None else self.validation,
+                "select": f"uniform(C={self.ratio})" if self.ratio is not None else self.select,
+                "ratio": None,
+                "update": str(update),
+                **dict.fromkeys(_LOCAL, None),
+            }
+        )
+
+    def client_update(self) -> Any:
+        """The client update with the local settings that were given."""
+        from fedalpha.update import UPDATES
+
+        update = UPDATES.parse(self.update)
+        given = {name: value for name in _LOCAL if (value := getattr(self, name)) is not None}
+        known = {field.name for field in dataclasses.fields(update)}  # type: ignore[arg-type]
+        if unknown := given.keys() - known:
+            raise ValueError(f"{update} has no setting {', '.join(sorted(unknown))}; leave that option out")
+        return dataclasses.replace(update, **given)  # type: ignore[type-var]
+
+    def run(self, **options: Any) -> Any:
+        """Build the federation and run; ``options`` go to `fedalpha.run` (out, workers, callbacks …)."""
+        from fedalpha.data import federation
+        from fedalpha.experiment import run
+
+        full = self.resolved()
+        data = federation(
+            full.dataset,
+            partition=full.partition,
+            clients=full.clients,
+            seed=full.seed,
+            validation=full.validation or 0.0,
+            pixels=full.pixels,
+        )
+        return run(
+            data,
+            full.model or "mlp",
+            full.strategy,
+            rounds=full.rounds,
+            seed=full.seed,
+            select=full.select,
+            update=full.update,
+            combine=full.combine,
+            apply=full.apply,
+            signal=full.signal,
+            evaluate_every=full.evaluate_every,
+            device=full.device,
+            config=full.model_dump(exclude_none=True),
+            **options,
+        )
+
+
+_LOCAL = ("lr", "batch", "epochs", "steps", "momentum", "weight_decay")
+
+
+def read_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
+    """Settings from a TOML or JSON file (or none), overridden by ``options``."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise ValueError(f"cannot read the settings file {path}: {error.strerror}") from None
+        try:
+            values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {error}") from None
+        values.pop("versions", None)
+    return settings({**values, **options})
+
+
+def settings(values: Mapping[str, Any]) -> Settings:
+    """Checked settings; an unknown key or a bad value is named, with the nearest valid ones."""
+    for key in values:
+        if key not in Settings.model_fields:
+            raise ValueError(f"unknown setting {key!r}; {nearest(str(key), Settings.model_fields)}")
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        reason = problem["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where} = {problem['input']!r}: {reason}") from None

@@ -1,0 +1,35 @@
+"""The task: what is minimised, and what counts as correct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+def classified(output: Tensor, target: Tensor) -> Tensor:
+    """1 where the largest output is the target's class."""
+    return (output.argmax(dim=1) == target).to(torch.float64)
+
+
+@dataclass(frozen=True)
+class Task:
+    """``loss(output, target)`` is the scalar that clients minimise on a batch.
+
+    ``reduction`` says whether that scalar is the mean or the sum over the batch (losses are always
+    reported per sample). ``correct(output, target)`` gives one number per sample, whose mean is the
+    accuracy; ``None`` where accuracy has no meaning (regression). ``signed`` says that the loss may be
+    negative.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    correct: Callable[[Tensor, Tensor], Tensor] | None = classified
+    reduction: Literal["mean", "sum"] = "mean"
+    signed: bool = False
+
+    def per_sample(self, loss: float, batch: int) -> float:
+        return loss if self.reduction == "mean" else loss / batch

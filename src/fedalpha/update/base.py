@@ -1,0 +1,114 @@
+"""The interface of client updates, and what travels between server and client."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedalpha.data.federations import Examples
+from fedalpha.models import Architecture, Parameters
+from fedalpha.rng import Draws
+from fedalpha.task import Task
+from fedalpha.text import Registry, Spelled
+from fedalpha.update.schedules import SCHEDULES
+
+CHUNK = 256
+"""Samples per forward pass when a loss or an accuracy is measured (fixed, so that bytes do not vary)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast:
+    """What the server sends: an architecture, its parameters, and extras (control variates …)."""
+
+    architecture: Architecture
+    parameters: Parameters
+    extras: Parameters = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in (*self.parameters.values(), *self.extras.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What a client sends back.
+
+    ``losses`` holds ``train`` and, where asked for, ``after``; ``state`` is the client's next state, which
+    is committed with the round; ``parameters`` is None where only a sum over several clients travels.
+    """
+
+    id: int
+    parameters: Parameters | None
+    losses: Mapping[str, float]
+    steps: int
+    samples: int
+    extras: Parameters = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Site:
+    """One place where clients are computed: a module that is loaded again and again, a task, a device."""
+
+    def __init__(self, task: Task, device: str | torch.device = "cpu") -> None:
+        self.task = task
+        self.device = torch.device(device)
+        self._architecture: Architecture | None = None
+        self._module: nn.Module
+        self._live: Parameters
+
+    def load(self, broadcast: Broadcast) -> nn.Module:
+        """The module with the broadcast parameters; the next `load` overwrites it."""
+        if self._architecture is not broadcast.architecture:
+            self._architecture = broadcast.architecture
+            with torch.random.fork_rng(devices=[]):  # building a module draws parameters that are overwritten
+                self._module = broadcast.architecture.build().to(self.device)
+            self._live = self._module.state_dict()
+        for name, value in broadcast.parameters.items():
+            self._live[name].copy_(value)
+        return self._module
+
+    def parameters(self) -> Parameters:
+        """The loaded module's parameters as they are now (not a copy)."""
+        return self._live
+
+    def place(self, data: Examples) -> Examples:
+        return data if self.device.type == "cpu" else Examples(data.x.to(self.device), data.y.to(self.device))
+
+    def outputs(self, module: nn.Module, data: Examples) -> Iterator[tuple[Tensor, Tensor]]:
+        """(output, target) of each chunk, without gradients and in evaluation mode."""
+        module.eval()
+        with torch.no_grad():
+            for start in range(0, len(data), CHUNK):
+                part = self.place(data[slice(start, start + CHUNK)])
+                yield module(part.x), part.y
+
+    def loss(self, module: nn.Module, data: Examples) -> float:
+        """The mean loss per sample."""
+        total = 0.0
+        for output, target in self.outputs(module, data):
+            total += self.task.per_sample(float(self.task.loss(output, target)), len(target)) * len(target)
+        return total / len(data)
+
+
+class Update(Spelled, ABC):
+    """The *client update* plug point. ``wanted`` names the losses besides ``train`` that are needed."""
+
+    @abstractmethod
+    def update(
+        self,
+        site: Site,
+        broadcast: Broadcast,
+        data: Examples,
+        state: Mapping[str, Any],
+        draws: Draws,
+        wanted: frozenset[str] = frozenset(),
+    ) -> Report:
+        """Train one client; ``state`` is empty the first time. Pure."""
+
+
+UPDATES: Registry[Update] = Registry("client update", Update, (SCHEDULES,))  # type: ignore[type-abstract]

@@ -1,0 +1,161 @@
+"""Mini-batch SGD, and FedProx, which adds a pull towards the received model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from fedalpha.data.federations import Examples
+from fedalpha.rng import Draws
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site, Update
+from fedalpha.update.schedules import SCHEDULES, Schedule, constant
+
+
+@UPDATES.register(
+    formula="w ← w − lr·∇F_i(w; batch), E epochs or a number of steps",
+    reference="McMahan et al., 2017; Gower et al., 2019",
+    examples=("sgd(lr=0.1)", "sgd(lr=0.05, batch=16, epochs=2, momentum=0.9, weight_decay=0.0001)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class sgd(Update):  # noqa: N801 - written in lower case
+    """Mini-batch SGD, ``epochs`` passes over the client's data or ``steps`` mini-batches.
+
+    ``lr``: a number or a schedule such as ``exponential(0.001, rate=0.99)``. ``batch``: the batch size, or
+    none for the whole data. Momentum starts at zero in every round.
+    """
+
+    lr: float | str | Schedule = field(default=0.1, metadata={"always": True})
+    batch: int | None = field(default=32, metadata={"always": True})
+    epochs: int = field(default=1, metadata={"always": True})
+    steps: int | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    text_name: ClassVar[str] = "sgd"
+
+    def __post_init__(self) -> None:
+        rate = constant(self.lr) if isinstance(self.lr, int | float) else SCHEDULES.parse(self.lr)
+        object.__setattr__(self, "lr", rate.lr if isinstance(rate, constant) else rate)
+        for name in ("batch", "epochs", "steps"):
+            value = getattr(self, name)
+            optional = name != "epochs"
+            if not (optional and value is None) and (
+                isinstance(value, bool) or not isinstance(value, int) or value < 1
+            ):
+                raise ValueError(f"{self.text_name}: {name} = {value!r}; give a whole number of at least 1")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"{self.text_name}: momentum = {self.momentum!r}; give a number in [0, 1)")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"{self.text_name}: weight_decay = {self.weight_decay!r}; give a number ≥ 0")
+
+    def rate(self, round: int) -> float:
+        """The learning rate of a round."""
+        return self.lr(round) if isinstance(self.lr, Schedule) else float(self.lr)
+
+    def count(self, samples: int) -> int:
+        """How many mini-batches a client with so many samples takes."""
+        return self.epochs * self.per_epoch(samples) if self.steps is None else self.steps
+
+    def per_epoch(self, samples: int) -> int:
+        return math.ceil(samples / (self.batch or samples))
+
+    def batches(self, samples: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
+        """Indices of each mini-batch: every epoch is a new permutation, the last batch may be short."""
+        size = self.batch or samples
+        left = self.count(samples)
+        while left > 0:
+            order = torch.from_numpy(rng.permutation(samples))
+            yield from torch.split(order, size)[:left]
+            left -= self.per_epoch(samples)
+
+    @property
+    def pull(self) -> float:
+        """The strength of the pull towards the received model."""
+        return 0.0
+
+    def update(
+        self,
+        site: Site,
+        broadcast: Broadcast,
+        data: Examples,
+        state: Mapping[str, Any],
+        draws: Draws,
+        wanted: frozenset[str] = frozenset(),
+    ) -> Report:
+        module = site.load(broadcast)
+        module.train()
+        here = site.place(data)
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        start = [p.detach().clone() for p in parameters] if self.pull else []
+        velocity: list[torch.Tensor] = []
+        rate = self.rate(draws.round)
+        steps = self.count(len(data))
+        last_epoch = steps - min(steps, self.per_epoch(len(data)))
+        total, seen = 0.0, 0
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.manual_seed(draws.integer("torch"))  # for dropout and the like
+            for step, batch in enumerate(self.batches(len(data), draws("batches"))):
+                target = here.y[batch]
+                loss = site.task.loss(module(here.x[batch]), target)
+                gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+                self.step(parameters, gradients, rate, velocity, start)
+                if step >= last_epoch:
+                    total += site.task.per_sample(loss.item(), len(target)) * len(target)
+                    seen += len(target)
+        losses = {"train": total / seen}
+        if "after" in wanted:
+            losses["after"] = site.loss(module, data)
+        return Report(draws.client, site.parameters(), losses, steps, len(data))
+
+    @torch.no_grad()
+    def step(
+        self,
+        parameters: Sequence[torch.Tensor],
+        gradients: Sequence[torch.Tensor],
+        rate: float,
+        velocity: list[torch.Tensor],
+        start: Sequence[torch.Tensor],
+    ) -> None:
+        """One step, to the bit that of ``torch.optim.SGD`` (which takes seconds to import)."""
+        moves = list(gradients)
+        if start:
+            moves = [g + self.pull * (p - origin) for g, p, origin in zip(moves, parameters, start, strict=True)]
+        if self.weight_decay:
+            moves = [g.add(p, alpha=self.weight_decay) for g, p in zip(moves, parameters, strict=True)]
+        if self.momentum:
+            if velocity:
+                torch._foreach_mul_(velocity, self.momentum)
+                torch._foreach_add_(velocity, moves)
+            else:
+                velocity += [g.clone() for g in moves]
+            moves = velocity
+        for p, move in zip(parameters, moves, strict=True):
+            p.add_(move, alpha=-rate)
+
+
+@UPDATES.register(
+    formula="w ← w − lr·(∇F_i(w; batch) + mu·(w − w_t))",
+    reference="Li et al., 2020, 1812.06127",
+    examples=("fedprox(mu=0.1, lr=0.1)",),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class fedprox(sgd):  # noqa: N801
+    """Mini-batch SGD on F_i(w) + (mu/2)·‖w − w_t‖²; mu = 0 is SGD."""
+
+    mu: float = field(default=0.01, metadata={"always": True})
+
+    text_name: ClassVar[str] = "fedprox"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.mu >= 0:
+            raise ValueError(f"fedprox: mu = {self.mu!r}; give a number ≥ 0")
+
+    @property
+    def pull(self) -> float:
+        return self.mu

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fedalpha.data import PARTITIONS, describe_partition, plot_partition
+from fedalpha.data.picture import label_counts, label_skew
+from fedalpha.rng import generator
+
+NAMES = [f"label {k}" for k in range(10)]
+
+
+@pytest.mark.parametrize("clients", [1, 10, 100, 300])
+def test_pictures_of_few_and_of_many_clients(tmp_path, clients: int) -> None:
+    labels = np.arange(3000) % 10
+    parts = PARTITIONS.parse("shards(size=10)").split(labels, clients, generator(0, "partition"))
+    path = plot_partition(labels, parts, NAMES, tmp_path / "new" / "who.png")
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_more_labels_than_colours(tmp_path) -> None:
+    labels = np.arange(400) % 40
+    parts = PARTITIONS.parse("iid").split(labels, 5, generator(0, "partition"))
+    assert plot_partition(labels, parts, [str(k) for k in range(40)], tmp_path / "who.svg").stat().st_size
+    with pytest.raises(ValueError, match="one name a label"):
+        plot_partition(labels, parts, NAMES, tmp_path / "who.svg")
+
+
+def test_drawing_does_not_touch_pyplot(tmp_path) -> None:
+    before = "matplotlib.pyplot" in sys.modules
+    plot_partition([0, 1], [np.array([0]), np.array([1])], NAMES, tmp_path / "who.png")
+    assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_counts_and_skew_by_hand() -> None:
+    counts = label_counts([0, 0, 1, 1], [np.array([0, 1, 2]), np.array([3])])
+    assert counts.tolist() == [[2, 1], [0, 1]]
+    assert np.allclose(label_skew(counts), [1 / 6, 1 / 2])  # against ½, ½
+
+
+def test_description() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(describe_partition([0, 0, 1, 1], [np.array([0, 1, 2]), np.array([3])], "a title"))
+    text = console.file.getvalue()
+    for expected in ("a title", "2 clients, 4 samples", "0.333", "0.500"):
+        assert expected in text
