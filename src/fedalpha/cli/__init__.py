@@ -11,6 +11,7 @@ from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
+from fedalpha.cli.theory import theory
 
 app = typer.Typer(
     name="fedalpha",
@@ -24,6 +25,7 @@ app.command()(run)
 app.command()(compare)
 app.command()(strategies)
 app.command()(partition)
+app.command()(theory)
 app.add_typer(data.app, name="data")
 
 
