@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from fedalpha.rng import generator
 from fedalpha.strategies import Array, Cohort, State, Strategy, strategy
-from fedalpha.theory.problems import Problem
+from fedalpha.theory.problems import PROBLEMS, Problem
 from fedalpha.theory.quantities import _ratio, chi2
 
 Step = Callable[[ArrayLike], Array]
@@ -78,7 +78,7 @@ class Run:
 
 
 def simulate(
-    problem: Problem,
+    problem: str | Problem,
     rule: str | Strategy,
     *,
     E: int = 1,
@@ -101,7 +101,8 @@ def simulate(
     >>> bool(np.abs(run.rho - 1).max() < 1e-12), bool(run.gap[-1, 0] < 1e-3 * run.gap[0, 0])
     (True, True)
     """
-    rule, c = strategy(rule), problem.constants
+    problem, rule = PROBLEMS.parse(problem), strategy(rule)
+    c = problem.constants
     step = step or c.step(E)
     eta = step(np.arange(rounds * E))
     steps = np.full(problem.n, E) if work is None else np.asarray(work)

@@ -36,8 +36,11 @@ class Case:
         return self.problem.constants.step(self.E)
 
 
-def random_case(seed: int, replicas: int = 32) -> Case:
-    """Case number ``seed``: mostly quadratics, then ridge and softmax regression; half of them without noise.
+def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
+    """Case number ``seed``: mostly quadratics, then ridge and softmax regression.
+
+    A share ``noisy`` of the cases has gradient noise, random cohorts or both; the others need no
+    statistics, so that they test the statements exactly, and cost one replica.
 
     >>> case = random_case(3)
     >>> case.E in (1, 2, 5, 10) and case.fraction in (0.5, 1.0)
@@ -47,10 +50,12 @@ def random_case(seed: int, replicas: int = 32) -> Case:
     kind = random.choice(["quadratics", "ridge", "softmax"], p=[0.7, 0.2, 0.1])
     n, d = int(random.integers(2, 11)), int(random.integers(1, 6))
     spread = float(random.choice([0.0, 0.1, 1.0, 3.0], p=[0.2, 0.2, 0.4, 0.2]))
-    noise = float(random.choice([0.0, 0.3, 3.0], p=[0.5, 0.25, 0.25]))
     condition, equal = float(np.exp(random.uniform(0, 3))), bool(random.integers(2))
     E = int(random.choice([1, 2, 5, 10]))
-    fraction = float(random.choice([1.0, 0.5], p=[0.8, 0.2])) if n >= 4 else 1.0  # cohorts of 2 at least
+    noise, fraction = 0.0, 1.0
+    if random.random() < noisy:
+        noise, fraction = [(0.3, 1.0), (3.0, 1.0), (0.0, 0.5), (1.0, 0.5)][int(random.integers(4))]
+        n = max(n, 4)  # cohorts of 2 at least
     problem: Problem
     if kind == "quadratics":
         problem = quadratics(seed, n, d, spread=spread, condition=condition, sigma=noise, equal=equal)
@@ -59,8 +64,7 @@ def random_case(seed: int, replicas: int = 32) -> Case:
     else:
         batch = 0 if noise == 0 else 2
         problem = softmax_regression(seed, min(n, 5), min(d, 3), a=spread, b=spread, batch=batch, samples=15)
-    noisy = noise > 0 or fraction < 1
-    return Case(problem, E, fraction, replicas if noisy else 1)
+    return Case(problem, E, fraction, replicas if noise > 0 or fraction < 1 else 1)
 
 
 def verifiable_strategies(all_examples: bool = True) -> list[Strategy]:
@@ -129,7 +133,8 @@ def verify(
     *,
     seed: int = 0,
     rounds: int = 30,
-    replicas: int = 32,
+    replicas: int = 64,
+    noisy: float = 0.3,
     progress: Callable[[int], Any] = lambda number: None,
 ) -> Verification:
     """Check every statement on ``problems`` random problems under every strategy.
@@ -144,7 +149,7 @@ def verify(
     comparisons = problems * (len(strategies) + len(WORK_RULES)) * 15 * rounds * 10  # at least as many as are made
     result = Verification(problems)
     for number in range(problems):
-        case = random_case(seed + number, replicas)
+        case = random_case(seed + number, replicas, noisy)
         for rule in strategies:
             run = run_case(case, rule, rounds=rounds, seed=seed + number)
             result.add(rule, checks(run, comparisons=comparisons))
