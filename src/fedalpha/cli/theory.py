@@ -42,7 +42,7 @@ def theory(
         _verify(verify, strategy, rounds or 30, replicas, seed, out)
         return
     from fedalpha.strategies import STRATEGIES
-    from fedalpha.theory.checks import checks
+    from fedalpha.theory.checks import MOST_STATEMENTS, checks
     from fedalpha.theory.figure import plot_study
     from fedalpha.theory.hypotheses import hypotheses
     from fedalpha.theory.monte_carlo import simulate
@@ -65,8 +65,10 @@ def theory(
             }
             runs.append(simulate(chosen, rule, **options, progress=advance))
     ends = [_end(run) for run in runs]
-    found = {run.strategy: [] if hypotheses(run) else checks(run) for run in runs}
-    console.print(_distances(runs, ends, found))
+    upper = len(runs) * MOST_STATEMENTS * (length * E + 1)  # comparisons, at most
+    found = {run.strategy: [] if hypotheses(run) else checks(run, comparisons=upper) for run in runs}
+    rows = _summary(runs, ends, found)
+    console.print(_distances(rows, length * E))
     for run in runs:
         for sentence in hypotheses(run):
             console.print(f"Outside the theory: {sentence}", markup=False)
@@ -78,8 +80,9 @@ def theory(
         paths = f"{replicas} paths" if chosen.constants.sigma2 > 0 or fraction < 1 else "no noise"
         title = f"{problem}, {chosen.n} clients, Γ = {chosen.constants.Gamma:.3g}, E = {E}, {paths}"
         plot_study(runs, ends, out / "bounds.png", title)
-        _table_file(out / "bounds.csv", runs)
-        console.print(f"written to {out}: bounds.png, bounds.csv")
+        _save(out / "summary.csv", list(rows[0]), [list(row.values()) for row in rows])
+        _save(out / "bounds.csv", *_paths(runs))
+        console.print(f"written to {out}: bounds.png, bounds.csv, summary.csv")
     if broken:
         raise typer.Exit(1)
 
@@ -118,22 +121,36 @@ def _constants(c: Constants) -> Table:
     return table
 
 
-def _distances(runs: list[Run], ends: list[FixedPoint | None], found: dict[Any, list[Check]]) -> Table:
+def _summary(runs: list[Run], ends: list[FixedPoint | None], found: dict[Any, list[Check]]) -> list[dict[str, Any]]:
+    """One row per strategy: the last distance, its bounds, ρ̄, violations and where the strategy ends."""
     from fedalpha.theory.figure import STYLES, distance_bounds
 
-    table = _new_table(f"E‖w_t − w*‖² after t = {len(runs[0].eta)} steps, and its bounds")
-    table.add_column("strategy", overflow="fold", min_width=20)
-    for heading in ("measured", *STYLES, "ρ̄", "violations"):
-        table.add_column(heading, justify="right")
-    table.add_column("ends at")
+    rows = []
     for run, end in zip(runs, ends, strict=True):
         bounds = distance_bounds(run)
-        shown = [f"{bounds[name][-1]:.3g}" if name in bounds else "–" for name in STYLES]
         broken = sum(check.violations for check in found[run.strategy])
-        violations = (str(broken) if broken else "none") if found[run.strategy] else "–"
-        law = end.law if end is not None else "no law"
-        measured = f"{run.distance[-1].mean():.3g}"
-        table.add_row(str(run.strategy), measured, *shown, f"{run.rho_bar():.3g}", violations, law)
+        rows.append(
+            {
+                "strategy": str(run.strategy),
+                "measured": f"{run.distance[-1].mean():.3g}",
+                **{name: f"{bounds[name][-1]:.3g}" if name in bounds else "–" for name in STYLES},
+                "ρ̄": f"{run.rho_bar():.3g}",
+                "violations": (str(broken) if broken else "none") if found[run.strategy] else "–",
+                "ends at": end.law if end is not None else "no law",
+                "away from it": f"{end.distance(run.w[-1]).mean():.2g}" if end is not None else "–",
+            }
+        )
+    return rows
+
+
+def _distances(rows: list[dict[str, Any]], steps: int) -> Table:
+    table = _new_table(
+        f"E‖w_t − w*‖² after t = {steps} steps, and its bounds; where the strategy ends, and E‖w_t − end‖²"
+    )
+    for heading in rows[0]:
+        table.add_column(heading, justify="left" if heading in ("strategy", "ends at") else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
     return table
 
 
@@ -149,23 +166,26 @@ def _verification(result: Verification) -> Table:
     return table
 
 
-def _table_file(path: Path, runs: list[Run]) -> None:
+def _paths(runs: list[Run]) -> tuple[list[str], list[list[Any]]]:
     """Measured distance and bounds at up to 60 steps, evenly spread on the logarithmic axis."""
-    import csv
-
     import numpy as np
 
     from fedalpha.theory.figure import STYLES, distance_bounds
 
+    rows: list[list[Any]] = []
+    for run in runs:
+        T, bounds = len(run.eta), distance_bounds(run)
+        for t in np.unique(np.geomspace(1, T + 1, 60).round().astype(int)) - 1:
+            values = [run.distance[t].mean(), *(bounds[n][t] if n in bounds else np.nan for n in STYLES)]
+            rows.append([str(run.strategy), t, *(f"{v:.6g}" for v in (*values, run.rho[min(t, T - 1)]))])
+    return ["strategy", "t", "measured", *STYLES, "rho"], rows
+
+
+def _save(path: Path, header: list[str], rows: list[list[Any]]) -> None:
+    import csv
+
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["strategy", "t", "measured", *STYLES, "rho"])
-        for run in runs:
-            T, bounds = len(run.eta), distance_bounds(run)
-            for t in np.unique(np.geomspace(1, T + 1, 60).round().astype(int)) - 1:
-                values = [run.distance[t].mean(), *(bounds[n][t] if n in bounds else np.nan for n in STYLES)]
-                rho = run.rho[min(t, T - 1)]
-                writer.writerow([str(run.strategy), t, *(f"{v:.6g}" for v in (*values, rho))])
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def _console() -> Any:

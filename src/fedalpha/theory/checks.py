@@ -35,6 +35,8 @@ from fedalpha.theory.rollout import rollout_bound
 
 PRINTED_AND_MENDED: tuple[Variant, ...] = ("paper", "mended")
 THEOREMS: tuple[tuple[Variant, Over], ...] = (("paper", "starts"), ("mended", "starts"), ("mended", "all"))
+MOST_STATEMENTS = 15
+"""No run has more statements than this; for Bonferroni's correction."""
 Pair = tuple[str, Array, Array]
 """A statement's name, the measured side and the bound, of shape (step, replica) or broadcastable to it."""
 

@@ -82,6 +82,7 @@ def plot_study(runs: Sequence[Run], ends: Sequence[FixedPoint | None], path: str
     handles: dict[str, Any] = {}
     for ax in grid[0]:
         handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    handles = {"measured": handles.pop("measured"), **handles}
     fig.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9.5
     )

@@ -70,7 +70,7 @@ def law(terms: list[Term], n: int) -> str:
     """The risk in words."""
     names = []
     for t in terms:
-        k = "minimax regret" if t.k == 1 else f"CVaR: the mean of the {t.k} largest regrets of {n}"
+        k = "minimax regret" if t.k == 1 else f"CVaR, the {t.k} worst of {n}"
         names.append(k if t.k else "mean regret" if np.isinf(t.T) else f"tilted risk, T = {t.T:g}")
     shares = (
         "" if len(terms) == 1 else " + ".join(f"{t.share:g} × {name}" for t, name in zip(terms, names, strict=True))

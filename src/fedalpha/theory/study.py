@@ -13,12 +13,13 @@ import numpy as np
 
 from fedalpha.rng import generator
 from fedalpha.strategies import STRATEGIES, Strategy, strategy
-from fedalpha.theory.checks import Check, checks, compare, work_statement
+from fedalpha.theory.checks import MOST_STATEMENTS, Check, checks, compare, work_statement
 from fedalpha.theory.constants import InverseStep
 from fedalpha.theory.hypotheses import ALLOWED
 from fedalpha.theory.monte_carlo import Run, simulate
 from fedalpha.theory.problems import Problem, quadratics, ridge, softmax_regression
 
+LOCAL_STEPS = (1, 2, 5, 10)
 WORK_RULES = ("FedAvg", "per_step(FedAvg)", "per_step(FedSoftWorse(T=0.2))")
 
 
@@ -43,7 +44,7 @@ def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
     statistics, so that they test the statements exactly, and cost one replica.
 
     >>> case = random_case(3)
-    >>> case.E in (1, 2, 5, 10) and case.fraction in (0.5, 1.0)
+    >>> case.E in LOCAL_STEPS and case.fraction in (0.5, 1.0)
     True
     """
     random = generator(seed, "theory.case")
@@ -51,7 +52,7 @@ def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
     n, d = int(random.integers(2, 11)), int(random.integers(1, 6))
     spread = float(random.choice([0.0, 0.1, 1.0, 3.0], p=[0.2, 0.2, 0.4, 0.2]))
     condition, equal = float(np.exp(random.uniform(0, 3))), bool(random.integers(2))
-    E = int(random.choice([1, 2, 5, 10]))
+    E = int(random.choice(LOCAL_STEPS))
     noise, fraction = 0.0, 1.0
     if random.random() < noisy:
         noise, fraction = [(0.3, 1.0), (3.0, 1.0), (0.0, 0.5), (1.0, 0.5)][int(random.integers(4))]
@@ -146,7 +147,8 @@ def verify(
     0
     """
     strategies = [strategy(r) for r in rules] if rules is not None else verifiable_strategies()
-    comparisons = problems * (len(strategies) + len(WORK_RULES)) * 15 * rounds * 10  # at least as many as are made
+    most_steps = rounds * max(LOCAL_STEPS) + 1
+    comparisons = problems * (len(strategies) + len(WORK_RULES)) * MOST_STATEMENTS * most_steps  # at most
     result = Verification(problems)
     for number in range(problems):
         case = random_case(seed + number, replicas, noisy)
