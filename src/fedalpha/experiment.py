@@ -47,6 +47,7 @@ def run(
     evaluate_every: int = 1,
     workers: int | None = None,
     device: str = "cpu",
+    vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     config: Mapping[str, Any] | None = None,
@@ -55,8 +56,9 @@ def run(
 
     Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
     look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
-    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder;
-    ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
+    of processes (all cores by default) and changes no byte of the result. Cohorts of hundreds of clients
+    with a small dense model are trained many at a time; ``vectorise`` forces or forbids it. ``out`` writes
+    a run folder; ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
     left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
@@ -84,7 +86,7 @@ def run(
     watchers = [*callbacks, *([Folder(out, config or {})] if out is not None else [])]
     with ExitStack() as stack:
         stack.enter_context(single_thread())
-        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
+        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device, vectorise)
         stack.callback(engine.close)
         return experiment.run(engine, watchers)
 

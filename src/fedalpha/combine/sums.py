@@ -2,7 +2,9 @@
 
 The id-sorted cohort is cut into fixed blocks; each block is summed in id order, the blocks are
 merged in block order. Workers and machines may compute blocks in any order and anywhere: the
-bytes are the same.
+bytes are the same. Products are rounded before they are added (no fused multiply-add, which torch
+uses or not depending on the processor and the place in the array), so `fedalpha.flower.sums`, which
+does the same in NumPy, gives the same bytes too.
 """
 
 from __future__ import annotations
@@ -10,19 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
+from torch import Tensor
 
+from fedalpha.blocks import blocks
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
 
-
-def blocks(m: int) -> list[range]:
-    """The blocks of a cohort of m: about 32 to 64 of them, by m alone.
-
-    >>> len(blocks(10)), len(blocks(100)), len(blocks(1000))
-    (10, 34, 33)
-    """
-    size = max(1, m // 32)
-    return [range(start, min(start + size, m)) for start in range(0, m, size)]
+_PIECE = 1 << 15
 
 
 class Sum:
@@ -36,11 +32,9 @@ class Sum:
         """Add one client's model."""
         for name, value in parameters.items():
             if value.is_floating_point():
-                wide = value.to("cpu", torch.float64)
-                if name in self.values:
-                    self.values[name].add_(wide, alpha=alpha)
-                else:
-                    self.values[name] = wide * alpha
+                if name not in self.values:
+                    self.values[name] = torch.zeros(value.shape, dtype=torch.float64)
+                _accumulate(self.values[name], value.detach().to("cpu"), alpha)
             elif alpha > self.heaviest:
                 self.values[name] = value.to("cpu", copy=True)
         self.heaviest = max(self.heaviest, alpha)
@@ -55,6 +49,13 @@ class Sum:
             elif other.heaviest > self.heaviest:
                 self.values[name] = value.clone()
         self.heaviest = max(self.heaviest, other.heaviest)
+
+
+def _accumulate(total: Tensor, value: Tensor, alpha: float) -> None:
+    """total += alpha·value, in pieces whose float64 copies stay in the processor's cache."""
+    pieces = zip(torch.split(total.view(-1), _PIECE), torch.split(value.reshape(-1), _PIECE), strict=True)
+    for mine, theirs in pieces:
+        mine.add_(theirs.double().mul_(alpha))
 
 
 def weighted_sum(alpha: Array, models: Sequence[Parameters] | Iterable[Parameters]) -> Sum:
