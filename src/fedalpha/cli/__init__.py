@@ -12,6 +12,7 @@ from fedalpha.cli.partition import partition
 from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
+from fedalpha.cli.theory import theory
 
 app = typer.Typer(
     name="fedalpha",
@@ -26,6 +27,7 @@ app.command()(resume)
 app.command()(compare)
 app.command()(strategies)
 app.command()(partition)
+app.command()(theory)
 app.add_typer(data.app, name="data")
 
 

@@ -13,6 +13,7 @@ from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybr
 from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
 from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
+from fedalpha.strategies.guaranteed import cool, fade, per_step, steady, temper
 from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
 
 __all__ = [
@@ -32,10 +33,15 @@ __all__ = [
     "anneal",
     "cap",
     "clipped",
+    "cool",
+    "fade",
     "floor",
     "mix",
+    "per_step",
+    "steady",
     "strategy",
     "switch",
+    "temper",
     "weights",
 ]
 
