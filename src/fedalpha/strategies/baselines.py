@@ -47,9 +47,7 @@ class Course(Strategy):
     def losses(self, cohort: Cohort) -> Array:
         losses = cohort.require(self.loss)
         if (losses < 0).any():
-            raise ValueError(
-                f"{self.text_name} needs losses ≥ 0, as it compares their sizes; use FedSoftBetter"
-            )
+            raise ValueError(f"{self.text_name} needs losses ≥ 0, as it compares their sizes; use FedSoftBetter")
         return losses
 
 

@@ -82,9 +82,7 @@ class qFedAvg(Strategy):  # noqa: N801 - the method's own name
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         losses = cohort.require("before") + 1e-10
         if (losses <= 0).any():
-            raise ValueError(
-                "qFedAvg needs losses ≥ 0, as it raises them to a power; use FedSoftWorse instead"
-            )
+            raise ValueError("qFedAvg needs losses ≥ 0, as it raises them to a power; use FedSoftWorse instead")
         # Dividing all losses by the largest changes no alpha but for the first term of h.
         scale = losses.max()
         share = np.maximum(losses / scale, 1e-300)
