@@ -6,6 +6,7 @@ changes from round to round is in `ServerState`, a value that can be saved and r
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from fedalpha.apply import Apply, replace
 from fedalpha.combine import Combine, Reports, mean
-from fedalpha.engine import Engine, Job
+from fedalpha.engine import Engine, Job, Sample
 from fedalpha.rng import generator
 from fedalpha.select import Population, Select, uniform
 from fedalpha.select.base import Ids
@@ -76,13 +77,16 @@ def play(
     """
     broadcast = state.broadcast
     asked: dict[int, float] = {}
+    sampled: dict[int, float] = {}
 
-    def ask(ids: Ids) -> Array:
-        """F_i(w_t), computed once per client and round."""
-        new = np.array([i for i in ids.tolist() if i not in asked], dtype=np.int64)
+    def ask(ids: Ids, batch: int | None = None) -> Array:
+        """F_i(w_t), or an estimate from ``batch`` samples; computed once per client and round."""
+        known = asked if batch is None else sampled
+        new = np.array([i for i in ids.tolist() if i not in known], dtype=np.int64)
         if len(new):
-            asked.update(zip(new.tolist(), engine.losses(broadcast, new).tolist(), strict=True))
-        return np.array([asked[i] for i in ids.tolist()])
+            sample = () if batch is None else (Sample(state.round, batch),)
+            known.update(zip(new.tolist(), engine.losses(broadcast, new, *sample).tolist(), strict=True))
+        return np.array([known[i] for i in ids.tolist()])
 
     # 1. Select
     rng = generator(seed, "cohort", state.round)
@@ -108,8 +112,11 @@ def play(
     simplex = algorithm.weigh.traits.simplex
     aggregate, combine_state = algorithm.combine.combine(state.combine, broadcast, reports, alpha[counts], simplex)
 
-    # 5. Apply
+    # 5. Apply, and what selection and client update carry over
     installed, apply_state = algorithm.apply.apply(state.apply, broadcast, aggregate)
+    extras = algorithm.update.absorb(broadcast, reports.items, population)
+    installed = dataclasses.replace(installed, extras=extras)
+    select_state = algorithm.select.learn(select_state, reports.ids, [r.losses["train"] for r in reports.items])
 
     following = ServerState(
         state.round + 1,
@@ -121,7 +128,7 @@ def play(
         {**state.clients, **{r.id: r.state for r in reports.items if r.state}},
         state.accuracy,
     )
-    reached = len(asked.keys() | set(ids.tolist()))
+    reached = len(asked.keys() | sampled.keys() | set(ids.tolist()))
     upload = len(reports.items) * sum(t.nbytes for t in broadcast.parameters.values())
     upload += sum(t.nbytes for r in reports.items for t in r.extras.values())
     return following, Played(
@@ -130,7 +137,7 @@ def play(
         _losses(cohort, reports),
         sum(r.steps for r in reports.items),
         bytes_down=reached * broadcast.nbytes,
-        bytes_up=upload + 8 * (len(asked) + sum(len(r.losses) for r in reports.items)),
+        bytes_up=upload + 8 * (len(asked) + len(sampled) + sum(len(r.losses) for r in reports.items)),
     )
 
 
