@@ -8,7 +8,9 @@ blocks of the id-sorted cohort; other rules collect all reports.
 from __future__ import annotations
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.feddist import feddist
 from fedalpha.combine.mean import mean
+from fedalpha.combine.pfnm import pfnm
 from fedalpha.combine.sums import Sum, blocks, weighted_sum
 
-__all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "mean", "weighted_sum"]
+__all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "feddist", "mean", "pfnm", "weighted_sum"]
