@@ -7,7 +7,7 @@ generators only, and sums are formed in an order that depends on the cohort alon
 
 from __future__ import annotations
 
-from fedalpha.engine.base import Engine, Evaluation, Job
+from fedalpha.engine.base import Engine, Evaluation, Job, Sample
 from fedalpha.engine.embedded import Embedded
 
-__all__ = ["Embedded", "Engine", "Evaluation", "Job"]
+__all__ = ["Embedded", "Engine", "Evaluation", "Job", "Sample"]
