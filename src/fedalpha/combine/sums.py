@@ -2,7 +2,9 @@
 
 The id-sorted cohort is cut into fixed blocks; each block is summed in id order, the blocks are
 merged in block order. Workers and machines may compute blocks in any order and anywhere: the
-bytes are the same.
+bytes are the same. Products are rounded before they are added (no fused multiply-add, which torch
+uses or not depending on the processor and the place in the array), so `fedalpha.flower.sums`, which
+does the same in NumPy, gives the same bytes too.
 """
 
 from __future__ import annotations
@@ -11,18 +13,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from fedalpha.blocks import blocks
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
-
-
-def blocks(m: int) -> list[range]:
-    """The blocks of a cohort of m: about 32 to 64 of them, by m alone.
-
-    >>> len(blocks(10)), len(blocks(100)), len(blocks(1000))
-    (10, 34, 33)
-    """
-    size = max(1, m // 32)
-    return [range(start, min(start + size, m)) for start in range(0, m, size)]
 
 
 class Sum:
@@ -38,7 +31,7 @@ class Sum:
             if value.is_floating_point():
                 wide = value.to("cpu", torch.float64)
                 if name in self.values:
-                    self.values[name].add_(wide, alpha=alpha)
+                    self.values[name].add_(wide * alpha)
                 else:
                     self.values[name] = wide * alpha
             elif alpha > self.heaviest:

@@ -1,0 +1,59 @@
+"""The NumPy sum of the Flower strategy and the torch sum of the engines agree to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedalpha.combine import Reports, mean, weighted_sum
+from fedalpha.flower import sums
+from fedalpha.models import BuiltIn, softmax
+from fedalpha.update import Broadcast, Report
+
+
+def models(count: int, width: int) -> list[sums.Arrays]:
+    rng = np.random.default_rng([count, width])
+    return [
+        {
+            "w": rng.normal(size=(width, 3)).astype(np.float32),
+            "d": rng.normal(size=width) * 10.0 ** rng.integers(-9, 9, width),
+            "h": rng.normal(size=width).astype(np.float16),
+            "steps": np.int64(rng.integers(100)) * np.ones((), dtype=np.int64),
+        }
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 5), (3, 1), (31, 17), (70, 1000), (200, 33)])
+def test_numpy_and_torch_sums_have_the_same_bytes(count: int, width: int) -> None:
+    alpha = np.random.default_rng(count).dirichlet(np.ones(count))
+    alpha[:: max(2, count // 3)] *= 0 if count > 3 else 1
+    clients = models(count, width)
+    in_torch = weighted_sum(alpha, [{k: torch.from_numpy(np.array(v)) for k, v in m.items()} for m in clients]).values
+    in_numpy = sums.weighted_sum(alpha, clients)
+    assert in_numpy.keys() == in_torch.keys()
+    for name, value in in_numpy.items():
+        assert np.asarray(value).tobytes() == in_torch[name].numpy().tobytes(), name
+
+
+@pytest.mark.parametrize("simplex", [True, False])
+def test_the_mean_has_the_bytes_of_the_mean_rule(simplex: bool) -> None:
+    clients = models(9, 40)
+    alpha = np.random.default_rng(1).dirichlet(np.ones(9)) * (1 if simplex else 1.7)
+    current = models(10, 40)[0]
+    broadcast = Broadcast(BuiltIn(softmax(), (1,), 2), {k: torch.from_numpy(np.array(v)) for k, v in current.items()})
+    reports = Reports(
+        [Report(i, {k: torch.from_numpy(np.array(v)) for k, v in m.items()}, {}, 1, 1) for i, m in enumerate(clients)]
+    )
+    expected = mean().combine({}, broadcast, reports, alpha, simplex)[0].parameters
+    found = sums.weighted_mean(alpha, clients, current, simplex)
+    for name, value in found.items():
+        assert value.dtype == current[name].dtype
+        assert value.tobytes() == expected[name].numpy().tobytes(), name
+
+
+def test_nobody_with_weight_off_the_simplex_keeps_the_model() -> None:
+    current = models(2, 4)[0]
+    found = sums.weighted_mean(np.zeros(2), models(2, 4), current, simplex=False)
+    assert all(found[k].tobytes() == current[k].tobytes() for k in current)
