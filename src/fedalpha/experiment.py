@@ -19,7 +19,7 @@ from fedalpha.apply import APPLIES, Apply
 from fedalpha.callbacks import Callback
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
-from fedalpha.engine import Embedded, Engine, Evaluation
+from fedalpha.engine import Engine, Evaluation, make_engine
 from fedalpha.folder import Folder
 from fedalpha.history import History, Row
 from fedalpha.models import Model, initial
@@ -47,6 +47,8 @@ def run(
     evaluate_every: int = 1,
     workers: int | None = None,
     device: str = "cpu",
+    engine: str = "embedded",
+    ray_address: str | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     config: Mapping[str, Any] | None = None,
@@ -55,8 +57,9 @@ def run(
 
     Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
     look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
-    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder;
-    ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
+    of processes (all cores by default) and changes no byte of the result, nor does ``engine``: embedded, ray
+    (on the cluster at ``ray_address``, or a local one) or flower (its simulation runtime). ``out`` writes a
+    run folder; ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
     left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
@@ -84,9 +87,18 @@ def run(
     watchers = [*callbacks, *([Folder(out, config or {})] if out is not None else [])]
     with ExitStack() as stack:
         stack.enter_context(single_thread())
-        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
-        stack.callback(engine.close)
-        return experiment.run(engine, watchers)
+        place = make_engine(
+            engine,
+            federation,
+            experiment.task,
+            experiment.algorithm.update,
+            seed,
+            workers=workers,
+            device=device,
+            ray_address=ray_address,
+        )
+        stack.callback(place.close)
+        return experiment.run(place, watchers)
 
 
 @dataclass(frozen=True)

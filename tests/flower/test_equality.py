@@ -8,8 +8,8 @@ import pytest
 
 import fedalpha
 from fedalpha.data import Pooled
-from fedalpha.flower import FedAlpha, client_app
-from fedalpha.flower.client import initial_arrays, to_parameters
+from fedalpha.flower import FedAlpha, client_app, initial_arrays
+from fedalpha.flower.pytorch import to_parameters
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ On the server, `FedAlpha` takes the place of Flower's own strategy::
 
 On the clients, `add_loss_query` teaches an existing ``ClientApp`` to tell its id and its loss
 (`loss_query_mod` does so for apps made with ``client_fn``); `client_app` makes a whole ``ClientApp``
-from a PyTorch model and the data of a node.
+from a PyTorch model and the data of a node (`initial_arrays` and `evaluate_on` are its counterparts on
+the server).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from fedalpha.flower.queries import add_loss_query, loss_query_mod
 from fedalpha.flower.strategy import FedAlpha
 
 if TYPE_CHECKING:
-    from fedalpha.flower.client import client_app
+    from fedalpha.flower.pytorch import client_app, evaluate_on, initial_arrays
 
-__all__ = ["FedAlpha", "add_loss_query", "client_app", "loss_query_mod"]
+__all__ = ["FedAlpha", "add_loss_query", "client_app", "evaluate_on", "initial_arrays", "loss_query_mod"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "client_app":  # needs torch, which a server of JAX or scikit-learn users may not have
-        return import_module("fedalpha.flower.client").client_app
+    if name in __all__:  # these need torch, which users of JAX or scikit-learn may not have
+        return getattr(import_module("fedalpha.flower.pytorch"), name)
     raise AttributeError(f"module 'fedalpha.flower' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A whole Flower ``ClientApp`` from a PyTorch model, the data of a node and the local settings."""
+"""For users of PyTorch: a whole ``ClientApp``, the initial arrays and an evaluation for the server."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def client_app(
 
     >>> app = client_app("softmax", (torch.rand(8, 4), torch.tensor([0, 1] * 4)), classes=2)
     """
-    if isinstance(model, str | Model) and classes is None:
-        raise ValueError(f"model = {model!s} is named by text: pass classes=, the number of labels over all clients")
     app = ClientApp()
-    node = _Node(model, data, test, UPDATES.parse(update), classes or 0, task or Task(), seed, client_id, device)
+    node = _Node(
+        model, data, test, UPDATES.parse(update), _known(model, classes), task or Task(), seed, client_id, device
+    )
     add_loss_query(app, node.loss, examples=node.examples, client_id=client_id)
     app.train()(node.train)
     if test is not None:
@@ -114,19 +114,32 @@ class _Node:
         assert self.test is not None
         data = _examples(self.test, context)
         arrays = next(iter(message.content.array_records.values()))
-        with single_thread():
-            module = self.site.load(self.broadcast(arrays, data))
-            metrics = {EXAMPLES: len(data), "loss": self.site.loss(module, data)}
-            correct = self.site.task.correct
-            if correct is not None:
-                right = sum(float(correct(out, target).sum()) for out, target in self.site.outputs(module, data))
-                metrics["accuracy"] = right / len(data)
-        return Message(RecordDict({METRICS: MetricRecord(metrics)}), reply_to=message)
+        metrics = _evaluation(self.site, self.broadcast(arrays, data), data)
+        return Message(RecordDict({METRICS: metrics}), reply_to=message)
 
     def broadcast(self, arrays: ArrayRecord, data: Examples) -> Broadcast:
         if self._architecture is None:
             self._architecture = initial(self.model, tuple(data.x.shape[1:]), self.classes, 0)[0]
         return Broadcast(self._architecture, to_parameters(arrays))
+
+
+def evaluate_on(
+    model: AnyModel, test: Examples | Pair, *, classes: int | None = None, task: Task | None = None
+) -> Callable[[int, ArrayRecord], MetricRecord]:
+    """An ``evaluate_fn`` for ``FedAlpha.start``: loss and accuracy on the server's own data (x, y).
+
+    >>> evaluate = evaluate_on("softmax", (torch.rand(8, 4), torch.tensor([0, 1] * 4)), classes=2)
+    >>> sorted(evaluate(0, initial_arrays("softmax", (4,), 2)))
+    ['accuracy', 'loss', 'num-examples']
+    """
+    data = Examples.of(test)
+    architecture = initial(model, tuple(data.x.shape[1:]), _known(model, classes), 0)[0]
+    site = Site(task or Task())
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        return _evaluation(site, Broadcast(architecture, to_parameters(arrays)), data)
+
+    return evaluate
 
 
 def to_arrays(parameters: Parameters) -> ArrayRecord:
@@ -144,3 +157,20 @@ def _examples(data: Data, context: Context) -> Examples:
     if not len(found):
         raise ValueError("this node has no examples; start fewer nodes, or check its partition")
     return found
+
+
+def _evaluation(site: Site, broadcast: Broadcast, data: Examples) -> MetricRecord:
+    with single_thread():
+        module = site.load(broadcast)
+        metrics = MetricRecord({EXAMPLES: len(data), "loss": site.loss(module, data)})
+        correct = site.task.correct
+        if correct is not None:
+            right = sum(float(correct(out, target).sum()) for out, target in site.outputs(module, data))
+            metrics["accuracy"] = right / len(data)
+    return metrics
+
+
+def _known(model: AnyModel, classes: int | None) -> int:
+    if isinstance(model, str | Model) and classes is None:
+        raise ValueError(f"model = {model!s} is named by text: pass classes=, the number of labels over all clients")
+    return classes or 0
