@@ -16,7 +16,9 @@ from fedalpha.flower.queries import ASK_CLIENT, CLIENT_ID, EXAMPLES
 from fedalpha.flower.replies import Rejected, metrics_of, number
 
 
-def exchange(grid: Grid, messages: list[Message], timeout: float | None) -> dict[int, Message]:
+def exchange(
+    grid: Grid, messages: list[Message], timeout: float | None, longest_pause: float = 3.0
+) -> dict[int, Message]:
     """Send messages and collect the replies by destination node until all are there or time is up.
 
     As ``Grid.send_and_receive``, which sleeps 3 seconds between looks; this one starts with short pauses.
@@ -36,7 +38,7 @@ def exchange(grid: Grid, messages: list[Message], timeout: float | None) -> dict
         if not waiting or (end is not None and time.monotonic() >= end):
             break
         time.sleep(pause)
-        pause = min(pause * 1.3, 3.0)
+        pause = min(pause * 1.3, longest_pause)
     return replies
 
 
