@@ -11,7 +11,7 @@ DEMO ?= runs/demo
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
 	$(BIN)/fedalpha compare --dataset digits --partition "shards(size=30)" --clients 20 --rounds 30 \
-	  --strategy FedAvg --strategy "FedSoftWorse(T=0.2)" --strategy "FedSoftBetterAvg(T=0.2, at=20)" \
+	  --strategy FedAvg --strategy "FedSoftWorse(T=0.2)" --strategy "FedSoftWorseAvg(T=0.2, at=10)" \
 	  --seeds 5 --out $(DEMO)
 
 test: $(VENV)/.installed-dev
@@ -28,7 +28,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev,flower,ray]"
 	touch $@
 
 clean:

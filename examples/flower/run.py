@@ -1,7 +1,7 @@
 """Start a Flower federation on this machine, train digits with two strategies, print a table, stop it all.
 
-    python run.py            # plain connections on loopback
-    python run.py --tls      # encrypted, and only registered nodes are let in
+python run.py            # plain connections on loopback
+python run.py --tls      # encrypted, and only registered nodes are let in
 """
 
 from __future__ import annotations

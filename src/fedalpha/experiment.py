@@ -49,6 +49,7 @@ def run(
     device: str = "cpu",
     engine: str = "embedded",
     ray_address: str | None = None,
+    vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     config: Mapping[str, Any] | None = None,
@@ -58,9 +59,10 @@ def run(
     Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
     look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
     of processes (all cores by default) and changes no byte of the result, nor does ``engine``: embedded, ray
-    (on the cluster at ``ray_address``, or a local one) or flower (its simulation runtime). ``out`` writes a
-    run folder; ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
-    left as they were. Ctrl-C ends the run early; the history says so.
+    (on the cluster at ``ray_address``, or a local one) or flower (its simulation runtime). Cohorts of hundreds of
+    clients with a small dense model are trained many at a time; ``vectorise`` forces or forbids it (Flower trains
+    one by one). ``out`` writes a run folder; ``config`` is stored there. Nothing global is touched: torch's
+    generator and number of threads are left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
     >>> digits = federation("digits", partition="iid", clients=4)
@@ -95,6 +97,7 @@ def run(
             seed,
             workers=workers,
             device=device,
+            vectorise=vectorise,
             ray_address=ray_address,
         )
         stack.callback(place.close)

@@ -60,6 +60,7 @@ def plot_comparison(
         ax.set_xlabel("round")
         ax.set_title(name, loc="left", fontsize=11)
         ax.margins(x=0.01)
+    axes[0].set_ylim(0, 100)
     axes[1].set_ylim(bottom=0)
     if target is not None:
         axes[0].axhline(100 * target, color="#888888", linewidth=1, linestyle="--")

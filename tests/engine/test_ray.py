@@ -91,9 +91,7 @@ def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:
 
 
 def test_no_cluster_is_named() -> None:
-    with pytest.raises(RuntimeError, match="no Ray cluster answers at 127.0.0.1:1"):
+    with pytest.raises(RuntimeError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         fedalpha.run(fedalpha.federation("digits", clients=2), engine="ray", ray_address="127.0.0.1:1", rounds=1)
     with pytest.raises(ValueError, match="needs engine = ray"):
         fedalpha.run(fedalpha.federation("digits", clients=2), ray_address="127.0.0.1:1", rounds=1)
-
-

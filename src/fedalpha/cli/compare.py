@@ -85,14 +85,15 @@ def _show(rows: list[dict[str, Any]], target: float) -> None:
     from rich.table import Table
 
     shown = Table(title="mean ± 95 % over seeds (Student t); the final round", title_justify="left")
-    shown.add_column("strategy")
+    shown.add_column("strategy", overflow="fold", min_width=24)
     for heading in ("seeds", "final accuracy (%)", f"R_{100 * target:g} (rounds)", "paired difference (points)"):
         shown.add_column(heading, justify="right")
     for row in rows:
         shown.add_row(
             row["strategy"], str(row["seeds"]), row["accuracy_text"], row["rounds_text"], row["difference_text"]
         )
-    Console().print(shown)
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(shown)
 
 
 def folder_name(strategy: str) -> str:

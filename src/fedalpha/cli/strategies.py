@@ -6,16 +6,17 @@ from __future__ import annotations
 def strategies() -> None:
     """List the strategies with their formulas."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
 
     from fedalpha.strategies import STRATEGIES
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("strategy", no_wrap=True, overflow="fold")
-    table.add_column("weights")
-    table.add_column("what it does")
+    console = Console(highlight=False)
     for entry in STRATEGIES:
-        table.add_row(entry.signature, entry.formula, entry.summary)
-    Console().print(table)
-    print("\np: the prior (sizes, or prior=uniform); x_i = F_i − F_i*. Any of them can be combined, for example")
-    print('  --strategy "cap(switch(FedSoftBetter(T=0.2), FedAvg, at=20), 0.1)"')
+        console.print(entry.signature, style="bold", markup=False, soft_wrap=True)
+        for line in (entry.formula, entry.summary, entry.reference):
+            if line:
+                console.print(Padding(console.render_str(line, markup=False), (0, 0, 0, 4)))
+    console.print(
+        "\np: the prior (sizes, or prior=uniform); x_i = F_i − F_i*. They combine, for example:", markup=False
+    )
+    console.print('  --strategy "cap(switch(FedSoftBetter(T=0.2), FedAvg, at=20), 0.1)"', markup=False)

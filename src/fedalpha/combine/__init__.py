@@ -7,8 +7,9 @@ blocks of the id-sorted cohort; other rules collect all reports.
 
 from __future__ import annotations
 
+from fedalpha.blocks import blocks
 from fedalpha.combine.base import COMBINES, Combine, Reports
 from fedalpha.combine.mean import mean
-from fedalpha.combine.sums import Sum, blocks, weighted_sum
+from fedalpha.combine.sums import Sum, weighted_sum
 
 __all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "mean", "weighted_sum"]

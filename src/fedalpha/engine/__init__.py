@@ -26,6 +26,7 @@ def make_engine(
     *,
     workers: int | None = None,
     device: str = "cpu",
+    vectorise: bool | None = None,
     ray_address: str | None = None,
 ) -> Engine:
     """The engine called ``name``; Ray and Flower are imported only where they are used."""
@@ -33,12 +34,14 @@ def make_engine(
         raise ValueError(f"ray_address = {ray_address!r} needs engine = ray, not {name!r}")
     match name:
         case "embedded":
-            return Embedded(federation, task, update, seed, workers, device)
+            return Embedded(federation, task, update, seed, workers, device, vectorise)
         case "ray":
             from fedalpha.engine.ray import Ray
 
-            return Ray(federation, task, update, seed, workers, device, ray_address)
+            return Ray(federation, task, update, seed, workers, device, vectorise, ray_address)
         case "flower":
+            if vectorise:
+                raise ValueError("vectorise=True needs the embedded or the ray engine: a Flower node is one client")
             from fedalpha.engine.flower import Flower
 
             return Flower(federation, task, update, seed, workers, device)

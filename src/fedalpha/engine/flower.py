@@ -26,7 +26,7 @@ try:
     from flwr.simulation import run_simulation
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"--engine flower needs Flower's simulation runtime ({error.name} is missing): pip install 'fedalpha[flower,ray]'",
+        f"--engine flower needs Flower and Ray ({error.name} is missing): pip install 'fedalpha[flower,ray]'",
         name=error.name,
     ) from None
 
@@ -152,14 +152,15 @@ class Flower:
         replies = self._exchange(messages)
         return {int(str(replies[node]["config"]["client"])): node for node in nodes}
 
-    def _ask(self, kind: str, tasks: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[RecordDict]:
+    def _ask(self, kind: str, tasks: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[Any]:
         messages = [
-            Message(content=RecordDict(content), message_type=kind, dst_node_id=self._nodes[id]) for id, content in tasks
+            Message(content=RecordDict(content), message_type=kind, dst_node_id=self._nodes[id])
+            for id, content in tasks
         ]
         replies = self._exchange(messages)
         yield from (replies[m.metadata.dst_node_id] for m in messages)
 
-    def _exchange(self, messages: list[Message]) -> dict[int, RecordDict]:
+    def _exchange(self, messages: list[Message]) -> dict[int, Any]:
         """Everybody's answer; what fails in a client fails the run, as in the embedded engine."""
         try:
             return {n: content_of(r) for n, r in exchange(self._grid, messages, None, longest_pause=0.3).items()}
@@ -174,7 +175,7 @@ class Flower:
         """What travels besides arrays. Pickles stay between the processes of one simulation."""
         if self._architecture is not broadcast.architecture:
             self._architecture = broadcast.architecture
-            self._architecture_ref = ray.cloudpickle.dumps(ray.put(broadcast.architecture))
+            self._architecture_ref = ray.cloudpickle.dumps(ray.put(broadcast.architecture))  # type: ignore[no-untyped-call]
         return ConfigRecord({"architecture": self._architecture_ref, **more})
 
 
@@ -193,18 +194,19 @@ class _Client:
         return Message(RecordDict({"config": ConfigRecord({"loss": pickle.dumps(found)})}), reply_to=message)
 
     def train(self, message: Message, context: Context) -> Message:
-        round, state, wanted = pickle.loads(message.content["config"]["order"])
+        content: Any = message.content
+        round, state, wanted = pickle.loads(content["config"]["order"])
         with single_thread():
             report = _fetched("site", self.site).train(_broadcast(message), _id(context), round, state, wanted)
         told = pickle.dumps((dict(report.losses), report.steps, report.samples, dict(report.state)))
-        content = RecordDict(
+        reply = RecordDict(
             {
                 "arrays": to_arrays(report.parameters),
                 "extras": to_arrays(report.extras),
                 "config": ConfigRecord({"report": told}),
             }
         )
-        return Message(content, reply_to=message)
+        return Message(reply, reply_to=message)
 
 
 def _id(context: Context) -> int:
@@ -212,7 +214,7 @@ def _id(context: Context) -> int:
 
 
 def _broadcast(message: Message) -> Broadcast:
-    content = message.content
+    content: Any = message.content
     architecture = _fetched("architecture", pickle.loads(content["config"]["architecture"]))
     extras = to_parameters(content["extras"]) if "extras" in content else {}
     return Broadcast(architecture, to_parameters(content["arrays"]), extras)

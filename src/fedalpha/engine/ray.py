@@ -51,11 +51,12 @@ class Ray:
         seed: int,
         workers: int | None = None,
         device: str = "cpu",
+        vectorise: bool | None = None,
         address: str | None = None,
     ) -> None:
         self._owned = connect(address, workers)
         self._work = _work.options(num_gpus=1) if device.startswith("cuda") else _work
-        self._site = ClientSite(federation, task, update, seed, device)
+        self._site = ClientSite(federation, task, update, seed, device, vectorise)
         self._site_ref = ray.put(self._site)
         self._architecture: Any = None
         self._sent: Broadcast | None = None
@@ -118,8 +119,8 @@ def connect(address: str | None, workers: int | None = None) -> bool:
         ray.init(address=address or "local", **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise RuntimeError(
-            f"no Ray cluster answers at {address or 'this machine'}: {error}; start one with `ray start --head` and give "
-            "its address (host:6379), or leave --ray-address out for a local one"
+            f"no Ray cluster answers at {address or 'this machine'}: {error}; start one with `ray start --head` and "
+            "give its address (host:6379), or leave --ray-address out for a local one"
         ) from None
     return True
 
@@ -146,7 +147,7 @@ def _ordered(waiting: list[Any]) -> Iterator[Any]:
     """Results in order; what is still running is cancelled when the caller stops early."""
     place = 0
     try:
-        for place, reference in enumerate(waiting):  # noqa: B007 - used below
+        for place, reference in enumerate(waiting):
             try:
                 yield ray.get(reference)
             except ray.exceptions.RayTaskError as error:
@@ -174,7 +175,7 @@ def _fetched(kind: str, reference: Any) -> Any:
     return _here[kind][1]
 
 
-@ray.remote(num_cpus=1, max_retries=RETRIES)  # type: ignore[untyped-decorator]
+@ray.remote(num_cpus=1, max_retries=RETRIES)
 def _work(refs: list[Any], kind: str, task: tuple[Any, ...]) -> Any:
     import torch
 
@@ -191,6 +192,6 @@ def _work(refs: list[Any], kind: str, task: tuple[Any, ...]) -> Any:
             return site.train_block(broadcast, *task, keep=_clone)
 
 
-@ray.remote(num_cpus=1, max_retries=RETRIES)  # type: ignore[untyped-decorator]
+@ray.remote(num_cpus=1, max_retries=RETRIES)
 def _call(function: Callable[[Any], Any], item: Any) -> Any:
     return function(item)

@@ -56,9 +56,7 @@ class Roll:
         connected = set(grid.get_node_ids())
         known = set(self.nodes.values())
         content = RecordDict({"config": ConfigRecord()})
-        asked = [
-            Message(content=content, message_type=ASK_CLIENT, dst_node_id=n) for n in sorted(connected - known)
-        ]
+        asked = [Message(content=content, message_type=ASK_CLIENT, dst_node_id=n) for n in sorted(connected - known)]
         replies = exchange(grid, asked, timeout)
         for message in asked:
             node = message.metadata.dst_node_id

@@ -105,9 +105,10 @@ class _Node:
                 f"{self.method} keeps state on clients, which FedAlpha does not carry; "
                 "run it with `fedalpha run --engine flower`, or choose sgd or fedprox"
             )
-        metrics = {EXAMPLES: len(data), "steps": report.steps}
-        metrics |= {f"{kind}_loss": float(value) for kind, value in report.losses.items()}
-        content = RecordDict({name: to_arrays(report.parameters), METRICS: MetricRecord(metrics)})
+        metrics = MetricRecord({EXAMPLES: len(data), "steps": report.steps})
+        for kind, value in report.losses.items():
+            metrics[f"{kind}_loss"] = float(value)
+        content = RecordDict({name: to_arrays(report.parameters), METRICS: metrics})
         return Message(content, reply_to=message)
 
     def evaluate(self, message: Message, context: Context) -> Message:

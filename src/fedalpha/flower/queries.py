@@ -51,7 +51,8 @@ def add_loss_query(
 
     ``loss(arrays, context)`` returns the mean loss on this client's training data and the number of
     examples. ``examples(context)`` returns that number alone, before anything else is asked; without it
-    the number is learnt from the client's first loss or model. Mods of the app that only fit training (clipping …) belong to ``@app.train(mods=[…])``.
+    the number is learnt from the client's first loss or model. Mods of the app that only fit training
+    (clipping …) belong to ``@app.train(mods=[…])``.
 
     >>> app = add_loss_query(ClientApp(), lambda arrays, context: (0.5, 100))
     """

@@ -15,7 +15,7 @@ from fedalpha.flower.sums import Arrays, is_float
 _SAME = "send back the arrays that were received, under the same names"
 
 
-class Rejected(Exception):
+class Rejected(Exception):  # noqa: N818 - it says what happened to a reply
     """Why a reply is not used."""
 
 
@@ -46,7 +46,7 @@ def content_of(reply: Message | None) -> Any:
 
 def metrics_of(reply: Message | None) -> MetricRecord:
     """The one MetricRecord of a reply."""
-    records = list(content_of(reply).metric_records.values())
+    records: list[MetricRecord] = list(content_of(reply).metric_records.values())
     if len(records) != 1:
         raise Rejected(f"{len(records)} MetricRecords, expected exactly one")
     return records[0]

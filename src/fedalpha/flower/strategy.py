@@ -370,7 +370,11 @@ class FedAlpha(flower.Strategy):
         for reply in replies:
             id = by_message.get(reply.metadata.reply_to_message_id, by_node.get(reply.metadata.src_node_id))
             if id is None or id in found:
-                log(WARNING, "fedalpha: a reply from node %d is not used: unasked or repeated", reply.metadata.src_node_id)
+                log(
+                    WARNING,
+                    "fedalpha: a reply from node %d is not used: unasked or repeated",
+                    reply.metadata.src_node_id,
+                )
                 continue
             found[id] = reply
         trained = []

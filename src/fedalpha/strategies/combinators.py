@@ -288,34 +288,13 @@ def mix(*rules: Strategy | str, shares: Sequence[float] | None = None) -> Mix:
     return Mix(members, shares=tuple(float(s) for s in given))
 
 
-@STRATEGIES.register(
-    formula="min(c, λ·alpha_i) with λ so that the sum is 1 (water-filling)",
-    reference="this library; see docs on bounded influence",
-    examples=("cap(FedSoftWorse(T=0.2), 0.5)", "cap(FedWorse(k=2), c=0.7)"),
-)
 @dataclass(frozen=True, eq=False, repr=False)
-class cap(Combinator):  # noqa: N801 - it is written in lower case, as the other combinators
-    """No client weighs more than c.
+class Cap(Combinator):
+    """alpha_i = min(c, λ·a_i); see `cap`."""
 
-    alpha_i = min(c, λ·a_i); mass that the support of a cannot carry goes to the other clients
-    in proportion to their prior, also capped. c < 1/n cannot be met and is an error.
-
-    >>> import fedalpha
-    >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])
-    array([0.5  , 0.375, 0.125])
-    """
-
-    c: float = field(default=0.1, metadata={"always": True})
+    c: float = field(default=1.0, metadata={"always": True})
 
     text_name: ClassVar[str] = "cap"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "members", _members("cap", (self.members,), least=1))
-        if not self.members[0].traits.simplex:
-            raise ValueError(f"cap: {self.members[0]} has weights off the simplex; only simplex rules can be capped")
-        if isinstance(self.c, bool) or not isinstance(self.c, int | float) or not 0 < self.c <= 1:
-            raise ValueError(f"cap: c = {self.c!r}; give the largest weight allowed, in (0, 1]")
-        object.__setattr__(self, "c", float(self.c))
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         n = len(cohort)
@@ -331,6 +310,29 @@ class cap(Combinator):  # noqa: N801 - it is written in lower case, as the other
             alpha = alpha + _fill(np.where(alpha > 0, 0.0, spare), c, left)
         capped: Array = np.minimum(normalise(alpha), c)
         return capped, state
+
+
+@STRATEGIES.register(
+    formula="min(c, λ·alpha_i) with λ so that the sum is 1 (water-filling)",
+    reference="bounds what any one client can do; see docs/reliability.md",
+    examples=("cap(FedSoftWorse(T=0.2), 0.5)", "cap(FedWorse(k=2), c=0.7)"),
+)
+def cap(rule: Strategy | str, c: float) -> Cap:
+    """No client weighs more than c.
+
+    alpha_i = min(c, λ·a_i); mass that the support of a cannot carry goes to the other clients
+    in proportion to their prior, also capped. c < 1/n cannot be met and is an error.
+
+    >>> import fedalpha
+    >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])
+    array([0.5  , 0.375, 0.125])
+    """
+    members = _members("cap", (rule,), least=1)
+    if not members[0].traits.simplex:
+        raise ValueError(f"cap: {members[0]} has weights off the simplex; only simplex rules can be capped")
+    if not _numbers([c]) or not 0 < c <= 1:
+        raise ValueError(f"cap: c = {c!r}; give the largest weight allowed, in (0, 1]")
+    return Cap(members, c=float(c))
 
 
 def _fill(a: Array, c: float, mass: float) -> Array:
@@ -351,33 +353,35 @@ def _fill(a: Array, c: float, mass: float) -> Array:
     return filled
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Floor(Combinator):
+    """(1 − π)·alpha_i + π·p_i; see `floor`."""
+
+    pi: float = field(default=0.0, metadata={"always": True})
+
+    text_name: ClassVar[str] = "floor"
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        (alpha,), state = self.all_weights(state, cohort)
+        return (1 - self.pi) * alpha + self.pi * cohort.prior("size"), state
+
+
 @STRATEGIES.register(
     formula="(1 − π)·alpha_i + π·p_i",
     reference="keeps κ_i = alpha_i/p_i ≥ π, which bounds the error term of the paper's corollary",
     examples=("floor(FedWorse, 0.1)", "floor(FedSoftBetter(T=0.2), pi=0.3)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class floor(Combinator):  # noqa: N801
+def floor(rule: Strategy | str, pi: float) -> Floor:
     """Every client keeps at least the share π of its prior weight.
 
     >>> import fedalpha
     >>> fedalpha.weights("floor(FedWorse, 0.2)", losses=[2, 1], sizes=[1, 1])
     array([0.9, 0.1])
     """
-
-    pi: float = field(default=0.1, metadata={"always": True})
-
-    text_name: ClassVar[str] = "floor"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "members", _members("floor", (self.members,), least=1))
-        if isinstance(self.pi, bool) or not isinstance(self.pi, int | float) or not 0 <= self.pi <= 1:
-            raise ValueError(f"floor: pi = {self.pi!r}; give a share in [0, 1]")
-        object.__setattr__(self, "pi", float(self.pi))
-
-    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
-        (alpha,), state = self.all_weights(state, cohort)
-        return (1 - self.pi) * alpha + self.pi * cohort.prior("size"), state
+    members = _members("floor", (rule,), least=1)
+    if not _numbers([pi]) or not 0 <= pi <= 1:
+        raise ValueError(f"floor: pi = {pi!r}; give a share in [0, 1]")
+    return Floor(members, pi=float(pi))
 
 
 def _numbers(values: Sequence[object]) -> bool:
@@ -385,12 +389,11 @@ def _numbers(values: Sequence[object]) -> bool:
 
 
 def _members(owner: str, rules: Sequence[object], least: int = 2) -> tuple[Strategy, ...]:
-    """Strategies, from strategies or their texts (a 1-tuple stands for its member)."""
+    """Strategies, from strategies or their texts."""
     if len(rules) < least:
         raise ValueError(f"{owner}: {len(rules)} rule(s) given, at least {least} needed")
     members = []
     for rule in rules:
-        rule = rule[0] if isinstance(rule, tuple) and len(rule) == 1 else rule
         if not isinstance(rule, Strategy | str):
             raise ValueError(f"{owner}: {rule!r} is not a strategy; write for example {owner}(FedSoftWorse(T=0.2), …)")
         members.append(STRATEGIES.parse(rule))

@@ -30,7 +30,7 @@ class sgd(Update):  # noqa: N801 - written in lower case
     """
 
     lr: float | str | Schedule = field(default=0.1, metadata={"always": True})
-    batch: int | None = field(default=32, metadata={"always": True})
+    batch: int | None = field(default=16, metadata={"always": True})
     epochs: int = field(default=1, metadata={"always": True})
     steps: int | None = None
     momentum: float = 0.0

@@ -1,0 +1,160 @@
+"""The command line as a user calls it: real processes, real folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def fedalpha(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
+
+
+RUN = ("run", "--dataset", "digits", "--partition", "shards(size=30)", "--clients", "10", "--rounds", "3")
+
+
+def test_a_run_folder_holds_what_it_should(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    done = fedalpha(*RUN, "--strategy", "FedSoftWorse(T=0.2)", "--seed", "0", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "round 3/3" in done.stdout
+    rows = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == [0, 1, 2, 3]
+    assert rows[0]["alpha"] is None
+    for row in rows[1:]:
+        assert len(row["alpha"]) == len(row["cohort"]) == len(row["losses"]["before"]) == 10
+        assert abs(sum(row["alpha"]) - 1) < 1e-12
+        assert row["bytes_down"] > 0
+        assert row["bytes_up"] > 0
+    assert {"round", "accuracy", "loss", "seconds"} <= rows[0].keys()
+    config = json.loads((out / "config.json").read_text())
+    assert config["strategy"] == "FedSoftWorse(T=0.2)"
+    assert "torch" in config["versions"]
+    assert (out / "curves.png").read_bytes().startswith(PNG)
+    from safetensors.numpy import load_file
+
+    assert load_file(out / "model.safetensors")["output.bias"].shape == (10,)
+
+
+def test_the_same_command_gives_the_same_bytes_and_config_json_repeats_it(tmp_path: Path) -> None:
+    first, second, third = tmp_path / "1", tmp_path / "2", tmp_path / "3"
+    fedalpha(*RUN, "--workers", "1", "--out", str(first))
+    fedalpha(*RUN, "--workers", "2", "--out", str(second))
+    repeated = fedalpha("run", str(first / "config.json"), "--out", str(third))
+    assert repeated.returncode == 0, repeated.stderr
+    for name in ("model.safetensors", "config.json"):
+        assert (first / name).read_bytes() == (second / name).read_bytes() == (third / name).read_bytes()
+
+
+def test_a_toml_file_is_overridden_by_options(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'dataset = "digits"\nrounds = 9\nclients = 5\npartition = "iid"\nlr = "exponential(0.1, rate=0.9)"\n'
+    )
+    out = tmp_path / "out"
+    done = fedalpha("run", str(file), "--rounds", "1", "--epochs", "2", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    config = json.loads((out / "config.json").read_text())
+    assert (config["rounds"], config["clients"]) == (1, 5)
+    assert config["update"] == "sgd(lr=exponential(0.1, rate=0.9), batch=16, epochs=2)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("run", "--strategy", "FedSoftWors"), "did you mean 'FedSoftWorse'"),
+        (("run", "--strategy", "FedSoftWorse(t=1)"), "did you mean 'T'"),
+        (("run", "--dataset", "digit"), "digits"),
+        (("run", "--partition", "shard"), "did you mean 'shards'"),
+        (("run", "--partition", "shards(size=500)", "--clients", "50"), "shards"),
+        (("run", "--model", "cnn"), "use mlp or softmax"),
+        (("run", "--lr", "-1"), "positive"),
+        (("run", "--rounds", "-1"), "rounds"),
+        (("run", "--update", "fedprx"), "did you mean 'fedprox'"),
+        (("run", "--signal", "tests"), "signal"),
+        (("run", "no-such-file.toml"), "no-such-file.toml"),
+        (("compare", "--seeds", "x"), "seeds"),
+        (("compare", "--strategy", "FedAvgg"), "did you mean 'FedAvg'"),
+    ],
+)
+def test_wrong_input_ends_with_2_and_a_clear_word(arguments: tuple[str, ...], named: str) -> None:
+    done = fedalpha(*arguments)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_setting_in_a_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("round = 3\n")
+    done = fedalpha("run", str(file))
+    assert done.returncode == 2
+    assert "did you mean 'rounds'" in done.stderr
+
+
+def test_ctrl_c_leaves_a_readable_folder(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", *RUN[:-1], "100000", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    history = out / "history.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (history.exists() and history.read_text().count("\n") > 3):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    rows = [json.loads(line) for line in history.read_text().splitlines()]
+    assert [row["round"] for row in rows] == list(range(len(rows)))
+    from fedalpha.history import read
+
+    assert read(out).model
+    assert (out / "curves.png").read_bytes().startswith(PNG)
+
+
+def test_compare_prints_a_table_and_draws(tmp_path: Path) -> None:
+    out = tmp_path / "c"
+    done = fedalpha(
+        "compare", *RUN[1:], "--strategy", "FedAvg", "--strategy", "FedSoftWorse", "--seeds", "2", "--out", str(out)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "FedSoftWorse(T=0.2)" in done.stdout
+    assert "±" in done.stdout
+    record = json.loads((out / "comparison.json").read_text())
+    assert record["seeds"] == [0, 1]
+    last = json.loads((out / "FedAvg-seed1" / "history.jsonl").read_text().splitlines()[-1])
+    assert record["table"][0]["accuracy"][1] == last["accuracy"]
+    assert (out / "curves.png").read_bytes().startswith(PNG)
+
+
+def test_strategies_are_listed_with_formulas() -> None:
+    done = fedalpha("strategies")
+    assert done.returncode == 0
+    assert "FedSoftWorse(T=0.2, prior=size" in done.stdout
+    assert "exp(+x_i/T)" in done.stdout
+
+
+def test_help_needs_no_torch() -> None:
+    script = """
+import sys
+from fedalpha.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "compare" in done.stdout
+    assert done.stdout.rstrip().endswith("False")

@@ -1,0 +1,113 @@
+"""Workers: results, errors, deaths, and no orphans."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fedalpha
+from fedalpha.callbacks import Callback
+from fedalpha.data import Pooled
+from fedalpha.engine.pool import Pool, WorkerError
+from fedalpha.history import Row
+from fedalpha.round import ServerState
+from histories import same_model, without_times
+
+
+def test_results_come_back_with_their_index() -> None:
+    pool = Pool(2, lambda worker, task: task * task)
+    try:
+        assert sorted((i, r) for i, _, r in pool.map(range(20))) == [(i, i * i) for i in range(20)]
+    finally:
+        pool.close()
+
+
+def test_an_error_carries_the_workers_traceback() -> None:
+    pool = Pool(1, lambda worker, task: 1 // task)
+    try:
+        with pytest.raises(WorkerError, match="ZeroDivisionError"):
+            list(pool.map([0]))
+    finally:
+        pool.close()
+
+
+def test_a_dead_worker_is_replaced_and_its_task_done_again(tmp_path: Path) -> None:
+    def handler(worker: int, task: int) -> int:
+        marker = tmp_path / str(task)
+        if task == 3 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task
+
+    pool = Pool(2, handler)
+    try:
+        assert sorted(r for _, _, r in pool.map(range(8))) == list(range(8))
+    finally:
+        pool.close()
+
+
+def test_a_task_that_always_kills_its_worker_is_given_up() -> None:
+    pool = Pool(1, lambda worker, task: os.kill(os.getpid(), signal.SIGKILL))
+    try:
+        with pytest.raises(WorkerError, match="died 3 times"):
+            list(pool.map([0]))
+    finally:
+        pool.close()
+
+
+def test_a_run_survives_a_killed_worker_to_the_same_bytes(digits: Pooled) -> None:
+    from fedalpha.engine import embedded
+
+    crews: list[embedded._Crew] = []
+    plain = embedded._Crew.__init__
+
+    def remember(self: embedded._Crew, *arguments: object) -> None:
+        plain(self, *arguments)  # type: ignore[arg-type]
+        crews.append(self)
+
+    class Kill(Callback):
+        def on_round(self, row: Row, state: ServerState) -> bool | None:
+            if row["round"] == 1:
+                assert crews[0]._pool is not None
+                os.kill(crews[0]._pool.pids()[0], signal.SIGKILL)
+            return None
+
+    undisturbed = fedalpha.run(digits, "mlp", rounds=3, workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded._Crew, "__init__", remember)
+        killed = fedalpha.run(digits, "mlp", rounds=3, workers=2, callbacks=[Kill()])
+    assert same_model(killed, undisturbed)
+    assert without_times(killed) == without_times(undisturbed)
+
+
+def test_workers_do_not_outlive_their_parent() -> None:
+    script = """
+import time
+from fedalpha.engine.pool import Pool
+pool = Pool(2, lambda worker, task: time.sleep(60))
+print(*pool.pids(), flush=True)
+list(pool.map([0, 1]))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(workers) == 2
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while any(_alive(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_alive(pid) for pid in workers)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
