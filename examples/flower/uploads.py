@@ -12,19 +12,19 @@ import os
 
 os.environ.update(FLWR_TELEMETRY_ENABLED="0", FLWR_DISABLE_UPDATE_CHECK="1", RAY_USAGE_STATS_ENABLED="0")
 
-import argparse  # noqa: E402
-import sys  # noqa: E402
-from pathlib import Path  # noqa: E402
+import argparse
+import sys
+from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "app"))
 
-from digits_app.client_app import app as client  # noqa: E402
-from digits_app.task import MODEL, SEED, digits  # noqa: E402
-from flwr.app import Context  # noqa: E402
-from flwr.serverapp import Grid, ServerApp  # noqa: E402
-from flwr.simulation import run_simulation  # noqa: E402
+from digits_app.client_app import app as client
+from digits_app.task import MODEL, SEED, digits
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
 
-from fedalpha.flower import FedAlpha, evaluate_on, initial_arrays  # noqa: E402
+from fedalpha.flower import FedAlpha, evaluate_on, initial_arrays
 
 
 def main() -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import copy
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -24,14 +22,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
-from fedalpha.flower.exchange import Roll, Shown, exchange
-from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS, WANTED
-from fedalpha.flower.replies import Rejected, Trained, arrays_of, content_of, loss_of, metrics_of, number
+from fedalpha.flower.exchange import Roll, Shown
+from fedalpha.flower.queries import WANTED
+from fedalpha.flower.replies import Rejected, metrics_of, number
+from fedalpha.flower.round import Round
 from fedalpha.flower.saved import Saved
 from fedalpha.flower.sums import Arrays, is_float, weighted_mean
 from fedalpha.rng import generator
-from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Cohort, Need, Strategy
-from fedalpha.strategies.base import normalise
+from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -44,24 +42,6 @@ _NOT_A_MEAN = (
     flower.Krum,
     flower.QFedAvg,
 )
-
-
-@dataclass
-class _Round:
-    """A round between `configure_train` and `aggregate_train`."""
-
-    round: int
-    started: float
-    sent: Arrays
-    cohort: Cohort | None = None
-    needs: frozenset[Need] = frozenset()
-    alpha: Any = None
-    weigh: Any = None
-    messages: dict[int, Message] = field(default_factory=dict)
-    """client id → training message"""
-    rejected: dict[int, str] = field(default_factory=dict)
-    bytes_down: int = 0
-    bytes_up: int = 0
 
 
 class FedAlpha(flower.Strategy):
@@ -89,7 +69,7 @@ class FedAlpha(flower.Strategy):
         *,
         seed: int = 0,
         clients: int | None = None,
-        quorum: float | int = 0.5,
+        quorum: float | int = 1,
         save: str | Path | None = None,
         query_timeout: float | None = None,
         patience: float = 600.0,
@@ -131,8 +111,7 @@ class FedAlpha(flower.Strategy):
         self.accuracy: float | None = None
         self._state = self.rule.init(clients)
         self._roll = Roll()
-        self._now: _Round | None = None
-        self._asked_to_evaluate: dict[int, Message] = {}
+        self._now: Round | None = None
         self._timeout: float = 3600
         self._offset = 0
         self._metrics: dict[str, dict[int, dict[str, Any]]] = {"train": {}, "evaluate": {}, "server": {}}
@@ -258,7 +237,7 @@ class FedAlpha(flower.Strategy):
         if self.rows and self.rows[-1].get("evaluated"):
             self._save(arrays)
         sent = {name: array.numpy() for name, array in arrays.items()}
-        now = self._now = _Round(server_round - 1, time.monotonic(), sent)
+        now = self._now = Round(server_round - 1, sent, self.accuracy, self.loss_keys, self.signed)
         if not self.over.fraction_train:
             return []
         ids = self._sample(grid, "train", "cohort", now.round)
@@ -270,28 +249,33 @@ class FedAlpha(flower.Strategy):
             messages = list(self.over.configure_train(server_round, arrays, config, shown))
         by_node = {m.metadata.dst_node_id: m for m in messages}
         asked = {i: by_node[node[i]] for i in ids if node[i] in by_node}
-        size = sum(len(a.data) for a in arrays.values())
+        if asked:
+            now.messages = self._weigh_before(now, grid, asked, sum(len(a.data) for a in arrays.values()))
+        log(INFO, "fedalpha: round %d: %d of %d sampled clients train", server_round, len(now.messages), len(ids))
+        return list(now.messages.values())
 
-        known = {i: self._roll.sizes[i] for i in asked if i in self._roll.sizes}
-        if len(known) == len(asked) and known:
-            now.cohort = self._cohort(now.round, known)
-            now.needs = self.rule.needs(self._state, now.cohort)
-        else:
-            now.needs = self.rule.needs(self._state, self._cohort(now.round, dict.fromkeys(asked, 1.0)))
+    def _weigh_before(self, now: Round, grid: Grid, asked: dict[int, Message], nbytes: int) -> dict[int, Message]:
+        """Whom to train. Where the weights can be known before training, they are known afterwards."""
+        sizes = {i: self._roll.sizes[i] for i in asked if i in self._roll.sizes}
+        known = len(sizes) == len(asked)
+        now.needs = self.rule.needs(self._state, now.gather(sizes if known else dict.fromkeys(asked, 1.0)))
         if "before" in now.needs:
-            now.bytes_down += size * len(asked)
-            now.cohort = self._ask_losses(now, grid, asked)
-        if now.cohort is not None and now.needs <= KNOWN_BEFORE_TRAINING:
-            now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
-            asked = {i: asked[i] for i, a in zip(now.cohort.ids.tolist(), now.alpha.tolist(), strict=True) if a != 0}
-        elif now.cohort is not None:
+            now.bytes_down += nbytes * len(asked)
+            losses, sizes = now.ask_losses(grid, asked, self._patience_for_queries)
+            self._roll.sizes.update(sizes)
+            if not self._enough(len(losses), len(asked)) or not any(sizes.values()):
+                log(WARNING, "fedalpha: round %d: %d of %d clients told a loss", now.round + 1, len(losses), len(asked))
+                return {}
+            now.cohort = now.gather(sizes).replace(before=np.array([losses[i] for i in sorted(losses)]))
+        elif known:
+            now.cohort = now.gather(sizes)
+        if now.cohort is not None:
             asked = {i: asked[i] for i in now.cohort.ids.tolist()}
-        elif "before" in now.needs:
-            asked = {}
-        now.messages = asked
-        now.bytes_down += size * len(asked)
-        log(INFO, "fedalpha: round %d: %d of %d sampled clients train", server_round, len(asked), len(ids))
-        return list(asked.values())
+            if now.needs <= KNOWN_BEFORE_TRAINING:
+                now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                asked = {i: asked[i] for i, a in zip(asked, now.alpha.tolist(), strict=True) if a != 0}
+        now.bytes_down += nbytes * len(asked)
+        return asked
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -301,118 +285,33 @@ class FedAlpha(flower.Strategy):
         now, self._now = self._now, None
         if now is None or now.round != server_round - 1:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
-        trained = self._checked(now, replies)
-        now.bytes_up += sum(t.nbytes + t.metrics.count_bytes() for t in trained)
-        if not self._enough(len(trained), len(now.messages)) or not trained:
-            if now.messages:
-                log(
-                    WARNING,
-                    "fedalpha: round %d: %d of %d clients answered, below the quorum of %s; the model is kept",
-                    server_round,
-                    len(trained),
-                    len(now.messages),
-                    self.quorum,
-                )
-            self._record(now, trained, kept=True)
+        trained = now.check(replies, self.over.weighted_by_key)
+        self._roll.sizes.update({t.id: t.examples for t in trained})
+        if not trained or not self._enough(len(trained), len(now.messages)):
+            log(
+                WARNING,
+                "fedalpha: round %d: %d of %d clients answered, below the quorum of %s; the model is kept",
+                server_round,
+                len(trained),
+                len(now.messages),
+                self.quorum,
+            )
+            self.rows.append(now.row(trained, kept=True))
             return None, None
 
         simplex = self.rule.traits.simplex
         if now.alpha is None:
-            now.cohort = self._observed(now, trained)
-            now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
-            alpha = now.alpha
+            now.cohort = now.observe(trained)
+            alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+            now.alpha = alpha
         else:
-            assert now.cohort is not None
-            place = {i: p for p, i in enumerate(now.cohort.ids.tolist())}
-            alpha = now.alpha[[place[t.id] for t in trained]]
-            if len(trained) < len(now.messages) and simplex:
-                alpha = normalise(alpha)
-                now.alpha = np.zeros(len(now.cohort))
-                now.alpha[[place[t.id] for t in trained]] = alpha
+            alpha = now.survive(trained, simplex)
         combined = weighted_mean(alpha, [t.arrays for t in trained], now.sent, simplex)
         metrics = self._aggregate_metrics([t.message.content for t in trained], "train")
         arrays = self._apply(server_round, combined, now.sent, trained[0].message)
         self._state = now.weigh
-        row = self._record(now, trained, kept=False)
-        return arrays, self._report(row, metrics)
-
-    def _ask_losses(self, now: _Round, grid: Grid, asked: Mapping[int, Message]) -> Cohort | None:
-        """The cohort with F_i(w_t) of everybody who answered; None below the quorum."""
-        queries = [
-            Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id)
-            for m in asked.values()
-        ]
-        timeout = self._timeout if self.query_timeout is None else self.query_timeout
-        replies = exchange(grid, queries, timeout)
-        losses: dict[int, float] = {}
-        sizes: dict[int, float] = {}
-        for id, message in asked.items():
-            reply = replies.get(message.metadata.dst_node_id)
-            try:
-                metrics = metrics_of(reply)
-                loss, size = loss_of(metrics, LOSS, self.signed), number(metrics, EXAMPLES)
-            except Rejected as reason:
-                self._reject(now, id, "loss", reason)
-                continue
-            losses[id], sizes[id] = loss, size
-            now.bytes_up += metrics.count_bytes()
-        self._roll.sizes.update(sizes)
-        if not self._enough(len(losses), len(asked)) or not any(sizes.values()):
-            log(WARNING, "fedalpha: round %d: %d of %d clients told a loss", now.round + 1, len(losses), len(asked))
-            return None
-        return self._cohort(now.round, sizes).replace(before=np.array([losses[i] for i in sorted(losses)]))
-
-    def _checked(self, now: _Round, replies: Iterable[Message]) -> list[Trained]:
-        """The replies that can be used, by client id; one per client, the others logged."""
-        by_message = {m.metadata.message_id: i for i, m in now.messages.items() if m.metadata.message_id}
-        by_node = {m.metadata.dst_node_id: i for i, m in now.messages.items()}
-        found: dict[int, Message] = {}
-        for reply in replies:
-            id = by_message.get(reply.metadata.reply_to_message_id, by_node.get(reply.metadata.src_node_id))
-            if id is None or id in found:
-                log(
-                    WARNING,
-                    "fedalpha: a reply from node %d is not used: unasked or repeated",
-                    reply.metadata.src_node_id,
-                )
-                continue
-            found[id] = reply
-        trained = []
-        for id in sorted(now.messages):
-            try:
-                content_of(found.get(id))
-                metrics = metrics_of(found[id])
-                examples = number(metrics, self.over.weighted_by_key)
-                for kind in now.needs & {"train", "after"}:
-                    loss_of(metrics, self.loss_keys[kind], self.signed)
-                if "steps" in now.needs:
-                    number(metrics, "steps")
-                trained.append(Trained(id, arrays_of(found[id], now.sent), metrics, examples, found[id]))
-            except Rejected as reason:
-                self._reject(now, id, "model", reason)
-        self._roll.sizes.update({t.id: t.examples for t in trained})
-        return trained
-
-    def _observed(self, now: _Round, trained: list[Trained]) -> Cohort:
-        """The survivors with what is known after training."""
-        seen: dict[str, Any] = {}
-        if now.cohort is not None and now.cohort.before is not None:
-            before = dict(zip(now.cohort.ids.tolist(), now.cohort.before.tolist(), strict=True))
-            seen["before"] = np.array([before[t.id] for t in trained])
-        for kind in now.needs & {"train", "after"}:
-            seen[kind] = np.array([t.metrics[self.loss_keys[kind]] for t in trained], dtype=np.float64)
-        if "steps" in now.needs:
-            seen["steps"] = np.array([t.metrics["steps"] for t in trained], dtype=np.float64)
-        if now.needs & {"norms", "gram"}:
-            gram = np.zeros((len(trained), len(trained)))
-            for name, old in now.sent.items():
-                if is_float(old):
-                    moves = np.stack([(t.arrays[name].astype(np.float64) - old).ravel() for t in trained])
-                    gram += moves @ moves.T
-            seen["norms"] = np.sqrt(np.diagonal(gram))
-            if "gram" in now.needs:
-                seen["gram"] = gram
-        return self._cohort(now.round, {t.id: t.examples for t in trained}).replace(**seen)
+        self.rows.append(now.row(trained, kept=False))
+        return arrays, self._report(self.rows[-1], metrics)
 
     def _apply(self, server_round: int, combined: Arrays, sent: Arrays, reply: Message) -> ArrayRecord | None:
         """What ``over`` makes of the combined model, handed to it as the only reply."""
@@ -466,9 +365,8 @@ class FedAlpha(flower.Strategy):
 
     def _sample(self, grid: Grid, kind: str, purpose: str, round: int) -> list[int]:
         """Client ids: Flower's number of them, drawn by the seed without replacement."""
-        timeout = self._timeout if self.query_timeout is None else self.query_timeout
         least = max(self._available, self._least[kind], 1)
-        ids = self._roll.wait(grid, least, self.patience, timeout)
+        ids = self._roll.wait(grid, least, self.patience, self._patience_for_queries)
         n = len(ids)
         m = max(math.floor(self._shares[kind] * n + 1e-9), self._least[kind], 1)
         if m >= n:
@@ -476,17 +374,13 @@ class FedAlpha(flower.Strategy):
         places = generator(self.seed, purpose, round).choice(n, size=m, replace=False, shuffle=False)
         return [ids[p] for p in np.sort(places)]
 
-    def _cohort(self, round: int, sizes: Mapping[int, float]) -> Cohort:
-        ids = np.array(sorted(sizes), dtype=np.int64)
-        return Cohort(ids, np.array([sizes[i] for i in ids.tolist()]), round, self.accuracy)
+    @property
+    def _patience_for_queries(self) -> float:
+        return self._timeout if self.query_timeout is None else self.query_timeout
 
     def _enough(self, answered: int, asked: int) -> bool:
         need = self.quorum if isinstance(self.quorum, int) else self.quorum * asked - 1e-9
         return answered >= need
-
-    def _reject(self, now: _Round, id: int, what: str, reason: Rejected) -> None:
-        now.rejected[id] = str(reason)
-        log(WARNING, "fedalpha: round %d: the %s of client %d is left out: %s", now.round + 1, what, id, reason)
 
     def _aggregate_metrics(self, contents: list[RecordDict], kind: str) -> MetricRecord | None:
         """``over``'s metrics function on the metrics that all replies share."""
@@ -513,33 +407,6 @@ class FedAlpha(flower.Strategy):
             if self.rows and self.rows[-1]["round"] == server_round:
                 self.rows[-1]["accuracy"] = self.accuracy
 
-    def _record(self, now: _Round, trained: list[Trained], kept: bool) -> dict[str, Any]:
-        """Append the row of this round."""
-        ids = [] if now.cohort is None else now.cohort.ids.tolist()
-        losses: dict[str, list[float | None]] = {}
-        if now.cohort is not None and now.cohort.before is not None:
-            losses["before"] = now.cohort.before.tolist()
-        by_id = {t.id: t.metrics for t in trained}
-        for kind, key in self.loss_keys.items():
-            told = [_told(by_id[i].get(key)) if i in by_id else None for i in ids]
-            if any(value is not None for value in told):
-                losses[kind] = told
-        one = sum(value.nbytes for value in now.sent.values())
-        row = {
-            "round": now.round + 1,
-            "cohort": ids,
-            "alpha": None if kept else now.alpha.tolist(),
-            "losses": losses,
-            "rejected": {str(i): reason for i, reason in sorted(now.rejected.items())},
-            "kept": kept,
-            "bytes_down": now.bytes_down,
-            "bytes_up": now.bytes_up,
-            "bytes_saved": one * max(0, len(ids) - len(now.messages)),
-            "seconds": round(time.monotonic() - now.started, 3),
-        }
-        self.rows.append(row)
-        return row
-
     def _report(self, row: dict[str, Any], metrics: MetricRecord | None) -> MetricRecord:
         """The metrics of the round with per-client losses and alpha beside the user's own."""
         record = MetricRecord(dict(metrics or {}))
@@ -552,10 +419,6 @@ class FedAlpha(flower.Strategy):
         record["fedalpha.rejected"] = len(row["rejected"])
         self._metrics["train"][row["round"]] = dict(record)
         return record
-
-
-def _told(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 @contextmanager
