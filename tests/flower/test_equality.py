@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import fedalpha
 from fedalpha.data import Pooled
@@ -12,10 +14,23 @@ from fedalpha.flower import FedAlpha, client_app, initial_arrays
 from fedalpha.flower.pytorch import to_parameters
 
 
+class Net(nn.Module):
+    """Convolution, batch norm (an integer buffer) and dropout (a generator)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.2), nn.Flatten())
+        self.head = nn.Linear(144, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+
 @pytest.mark.parametrize(
     ("strategy", "model", "share"),
     [
         ("FedAvg", "mlp", 1.0),
+        ("FedSoftWorse(T=0.2)", Net, 1.0),
         ("FedSoftWorse(T=0.2)", "mlp", 0.7),
         ("FedWorse(k=0.3)", "mlp", 1.0),
         ("FedSoftBetter(T=0.2, loss=after)", "softmax", 0.5),
@@ -24,7 +39,7 @@ from fedalpha.flower.pytorch import to_parameters
     ],
 )
 def test_the_same_alpha_and_the_same_model(
-    digits: Pooled, grid_of: Any, strategy: str, model: str, share: float
+    digits: Pooled, grid_of: Any, strategy: str, model: Any, share: float
 ) -> None:
     update = "sgd(lr=0.1, batch=20, momentum=0.5)"
     expected = fedalpha.run(

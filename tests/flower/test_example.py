@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
 def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(fedalpha.__file__).parents[1])}
-    command = [sys.executable, str(EXAMPLE / "run.py"), "--nodes", "2", "--rounds", "2", "--folder", str(tmp_path)]
+    command = [sys.executable, str(EXAMPLE / "run.py"), "--nodes", "2", "--rounds", "1", "--folder", str(tmp_path)]
     found = subprocess.run(
         [*command, "--strategy", "FedWorse(k=1)"], env=environment, capture_output=True, text=True, timeout=600
     )
@@ -30,7 +30,7 @@ def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -
 
     digits = fedalpha.federation("digits", partition="shards(size=30)", clients=2, seed=0)
     update = "sgd(lr=0.1, batch=32, epochs=1)"
-    here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=2, seed=0, update=update, workers=1)
+    here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=1, seed=0, update=update, workers=1)
     assert [row["alpha"] for row in state["rows"]] == [row["alpha"] for row in here.rows[1:]]
     assert [row["accuracy"] for row in state["rows"]] == [row["accuracy"] for row in here.rows[1:]]
     for name, array in state["arrays"].items():
