@@ -19,10 +19,17 @@ from fedalpha.strategies import STRATEGIES
 from fedalpha.text import nearest
 
 VALIDATION_SHARE = 0.1
+ENGINES = ("embedded", "ray", "flower")
 
 
 def _strategy(text: str) -> str:
     return str(STRATEGIES.parse(text))
+
+
+def _engine(name: str) -> str:
+    if name not in ENGINES:
+        raise ValueError(f"not one of {', '.join(ENGINES)}")
+    return name
 
 
 class Settings(BaseModel):
@@ -62,6 +69,12 @@ class Settings(BaseModel):
     )
     evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
     device: str = Field("cpu", description="torch device")
+    engine: Annotated[str, AfterValidator(_engine)] = Field(
+        "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
+    )
+    ray_address: str | None = Field(
+        None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
+    )
 
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
@@ -122,6 +135,8 @@ class Settings(BaseModel):
             signal=full.signal,
             evaluate_every=full.evaluate_every,
             device=full.device,
+            engine=full.engine,
+            ray_address=full.ray_address,
             config=full.model_dump(exclude_none=True),
             **options,
         )
