@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,6 +21,7 @@ from fedalpha.callbacks import Callback
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
 from fedalpha.engine import Engine, Evaluation, make_engine
+from fedalpha.fairness import fairness
 from fedalpha.faults import FAULTS, Fault
 from fedalpha.folder import Folder
 from fedalpha.history import History, Row
@@ -248,11 +248,8 @@ class Experiment:
         }
         if self.looks_at("validation"):
             row["validation_accuracy"] = state.accuracy
-        owner = self.federation.test_owner
-        if owner is not None and tested is not None and tested.correct is not None:
-            correct = np.bincount(owner, weights=tested.correct) / np.maximum(np.bincount(owner), 1)
-            row["client_accuracy"] = correct.tolist()
-            row["worst_client_accuracy"] = float(correct[np.unique(owner)].min())
+        if tested is not None and tested.correct is not None:
+            row |= fairness(self.federation, tested.correct)
         row |= {
             "cohort": played and played.cohort.ids.tolist(),
             "alpha": played and played.alpha.tolist(),
