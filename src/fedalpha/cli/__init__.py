@@ -11,9 +11,11 @@ from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.report import report
 from fedalpha.cli.reproduce import calibrate, reproduce
+from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
+from fedalpha.cli.theory import theory
 
 app = typer.Typer(
     name="fedalpha",
@@ -24,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(run)
+app.command()(resume)
 app.command()(compare)
 app.command()(study)
 app.command()(status)
@@ -32,6 +35,7 @@ app.command()(reproduce)
 app.command()(calibrate)
 app.command()(strategies)
 app.command()(partition)
+app.command()(theory)
 app.add_typer(data.app, name="data")
 
 
