@@ -59,6 +59,7 @@ def run(
     ray_address: str | None = None,
     vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
+    begin: tuple[ServerState, Sequence[Row]] | None = None,
     out: str | Path | None = None,
     checkpoint_every: int = 1,
     config: Mapping[str, Any] | None = None,
@@ -76,8 +77,9 @@ def run(
     local one) or flower (its simulation runtime). Cohorts of hundreds of clients with a small dense model are
     trained many at a time; ``vectorise`` forces or forbids it (Flower trains one by one).
 
-    ``out`` writes a run folder, where every round (or each ``checkpoint_every``-th) is saved: the same call
-    again goes on after the last saved round, to the same bytes. ``config`` is stored there, and what it says
+    ``begin`` is a state with the rows that led to it, to go on from. ``out`` writes a run folder, where every
+    round (or each ``checkpoint_every``-th) is saved: the same call again goes on after the last saved round, to
+    the same bytes. ``config`` is stored there, and what it says
     must not change (by default a description of all arguments). Nothing global is touched: torch's generator
     and number of threads are left as they were. Ctrl-C ends the run early; the history says so.
 
@@ -109,14 +111,14 @@ def run(
     )
     with ExitStack() as stack:
         stack.enter_context(single_thread())
-        watchers, saved = list(callbacks), None
+        watchers, saved = list(callbacks), begin
         if out is not None:
             described = config or {**experiment.describe(), "vectorise": vectorise}
             folder = stack.enter_context(Folder(out, described, checkpoint_every))
             if (finished := folder.finished()) is not None:
                 return finished
             watchers.append(folder)
-            saved = folder.resume(experiment.start())
+            saved = folder.resume(experiment.start()) or begin
         place = make_engine(
             engine,
             experiment.population,

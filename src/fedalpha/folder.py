@@ -101,7 +101,7 @@ class Folder(Callback):
         saved, rows, problems = found
         for problem in problems:
             log.warning("%s; going on from round %d", problem, rows[-1]["round"])
-        state = _restore(saved, start.broadcast.architecture)
+        state = restored(saved, start.broadcast.architecture)
         self._rows, self._state, self._saved = list(rows), state, state.round
         return state, rows
 
@@ -148,7 +148,7 @@ class Folder(Callback):
 
     def _save(self) -> None:
         if self._state is not None and self._state.round > self._saved:
-            self.generations.save(self._state.round, _saved(self._state), self._rows)
+            self.generations.save(self._state.round, state_tree(self._state), self._rows)
             self._saved = self._state.round
 
     def _cannot(self, what: str, error: OSError) -> OSError:
@@ -199,7 +199,7 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _saved(state: ServerState) -> dict[str, Any]:
+def state_tree(state: ServerState) -> dict[str, Any]:
     """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
     tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
     architecture = state.broadcast.architecture
@@ -214,11 +214,14 @@ def _saved(state: ServerState) -> dict[str, Any]:
     return tree
 
 
-def _restore(tree: dict[str, Any], given: Architecture) -> ServerState:
+def restored(tree: dict[str, Any], given: Architecture | None = None) -> ServerState:
+    """The server state of a tree; ``given`` is the architecture where it is no built-in one."""
     sent = tree.pop("broadcast")
     architecture = given
     if sent["architecture"] is not None:
         text, shape, classes = sent["architecture"]
         saved = BuiltIn(MODELS.parse(text), shape, classes)
         architecture = given if saved == given else saved
+    if architecture is None:
+        raise ValueError("this state is of a module of your own; pass its architecture")
     return ServerState(broadcast=Broadcast(architecture, sent["parameters"], sent["extras"]), **tree)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import fedalpha
-from fedalpha.study import CellError, Store, run_study, status, study
+from fedalpha.round import ServerState
+from fedalpha.study import CellError, Store, halfway, run_study, status, study
 from fedalpha.study.runner import _alone, columns, to_toml
 
 SMALL: dict[str, Any] = {
@@ -72,11 +73,61 @@ def test_other_programs_read_the_folder(finished: Path) -> None:
     assert one == table[(table.strategy == "FedAvg") & (table.seed == 1)].accuracy.tolist()
 
 
-def test_a_hybrid_agrees_with_its_first_rule_until_its_change(finished: Path) -> None:
-    """The equality that sharing relies on."""
-    pure, hybrid = (Store(finished).get(c.key).columns["accuracy"] for c in study(SMALL).cells()[1:3])
-    assert pure[:4] == hybrid[:4]
-    assert pure[4] != hybrid[4]
+def test_a_hybrid_that_went_on_from_its_first_rule_is_the_hybrid(finished: Path) -> None:
+    """Its first rounds were computed once, with the pure rule; the rows are those of a run of its own."""
+    pure, hybrid = study(SMALL).cells()[1:3]
+    stored = Store(finished).get(hybrid.key)
+    assert stored.about["shares"] == {"cell": pure.key, "rounds": 3}
+    alone = columns(hybrid.settings.run(workers=1))
+    for name in ("accuracy", "loss", "bytes_up", "steps", "cohort"):
+        assert stored.columns[name] == alone[name]
+    assert Store(finished).get(pure.key).columns["accuracy"][4] != stored.columns["accuracy"][4]
+    times = [json.loads(line) for line in (finished / "log" / "times.jsonl").read_text().splitlines()]
+    assert {t["rounds"] for t in times if t["cell"] == hybrid.key} == {2}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "third"),
+    [
+        ("FedSoftBetterAvg(at=2)", "FedSoftBetterAvgSoftWorse(at=[2, 4])", "FedSoftBetter"),
+        (
+            "switch(FedWorse, FedSoftWorse(optima=estimated), FedAvg, at=[0, 3])",
+            "FedSoftWorse(optima=estimated)",
+            "FedAvg",
+        ),
+    ],
+)
+def test_states_pass_between_hybrids_and_pure_rules(first: str, second: str, third: str, tmp_path: Path) -> None:
+    values = {**SMALL, "seeds": 1, "strategies": [first, second, third]}
+    store = run_study(study(values), tmp_path)
+    assert any("shares" in store.get(cell.key).about for cell in study(values).cells())
+    for cell in study(values).cells():
+        assert store.get(cell.key).columns["accuracy"] == columns(cell.settings.run(workers=1))["accuracy"]
+
+
+def test_a_cell_that_was_killed_half_way_goes_on(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every round is saved here, and each cell's process (forked, so it sees the patch) is killed after round 2."""
+    save = halfway.Save._save
+
+    def save_and_die(self: halfway.Save, folder: Path, state: ServerState) -> None:
+        save(self, folder, state)
+        if state.round == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    folder = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        patch.setattr(halfway, "SECONDS", 0.0)
+        patch.setattr(halfway.Save, "_save", save_and_die)
+        with pytest.raises(CellError, match="6 of 6 cells failed"):
+            run_study(study(SMALL), folder)
+    assert not list(folder.glob("cells/*.parquet"))
+    run_study(study(SMALL), folder)
+    assert contents(folder) == contents(finished)
+    times = [json.loads(line) for line in (folder / "log" / "times.jsonl").read_text().splitlines()]
+    assert [t["rounds"] for t in times] == [3] * 6
+    assert not (folder / "log" / "half").exists()
 
 
 def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Path) -> None:
@@ -96,7 +147,8 @@ def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Pa
         kills += process.poll() is None
         process.kill()
         process.wait()
-        shutil.rmtree(folder / "log")  # what a fresh clone does not have
+        if kills == 2:
+            shutil.rmtree(folder / "log")  # what a fresh clone does not have
     assert kills > 0
     (folder / "cells").mkdir(exist_ok=True)
     (folder / "cells" / ".half.1.draft").write_bytes(b"half a cell")

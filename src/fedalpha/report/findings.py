@@ -59,6 +59,17 @@ class Findings:
                 found[strategy] = (twin, len(twins), len(by_seed))
         return found
 
+    def sharing(self, case: str) -> dict[str, tuple[str, int]]:
+        """Strategies whose first rounds are another's: (that one, how many rounds)."""
+        by_key = {cell.key: cell for cell in self.cells}
+        found: dict[str, tuple[str, int]] = {}
+        for strategy, by_seed in self.of(case).items():
+            for result in by_seed.values():
+                shares = result.about.get("shares")
+                if shares and shares["cell"] in by_key:
+                    found[strategy] = (by_key[shares["cell"]].strategy, shares["rounds"])
+        return found
+
     def versions(self) -> list[dict[str, str]]:
         """The distinct sets of versions that cells were run with."""
         distinct: dict[str, dict[str, str]] = {}

@@ -50,10 +50,14 @@ def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[s
 
 
 def coincidence_notes(findings: Findings, case: str) -> list[str]:
-    """One sentence per strategy whose cells coincide with another's by construction."""
-    return [
+    """One sentence per strategy whose cells coincide with another's by construction, in part or in full."""
+    notes = [
         f"{strategy} coincides with {twin} on {count} of {total} seeds: the same rounds, computed once."
         for strategy, (twin, count, total) in findings.coinciding(case).items()
+    ]
+    return notes + [
+        f"{strategy} and {twin} share their first {rounds} rounds, which were computed once."
+        for strategy, (twin, rounds) in findings.sharing(case).items()
     ]
 
 

@@ -16,12 +16,14 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fedalpha.study.cells import Cell
+from fedalpha.study.halfway import Save, beginning, branch, clear, clear_all, donors, is_there
 from fedalpha.study.plan import Study
 from fedalpha.study.store import Store, write_text
 
@@ -56,6 +58,8 @@ def run_study(
         store.write_plan(text or to_toml(study), plan(study, cells))
         errors = _Crew(store, cells, jobs, study.per_client, watch).run()
         store.write_rounds(cells)
+        if not errors:
+            clear_all(store)
     if errors:
         first = next(iter(errors.values()))
         raise CellError(
@@ -92,6 +96,7 @@ class _Crew:
         self.groups: dict[str, list[Cell]] = {}
         for cell in self.cells:
             self.groups.setdefault(cell.group, []).append(cell)
+        self.donors = {key: donor for group in self.groups.values() for key, donor in donors(group).items()}
 
     def run(self) -> dict[str, str]:
         """Run until nothing is left; the errors by cell."""
@@ -123,19 +128,28 @@ class _Crew:
             if self._take_over(cell):
                 continue
             if len(self.running) < self.jobs:
-                process = context.Process(target=_work, args=(self.store.folder, cell, self.per_client, os.getpid()))
+                job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.per_client)
+                process = context.Process(target=_work, args=(job, os.getpid()))
                 process.start()
                 self.running[cell.key] = process
 
     def _awaited(self, cell: Cell) -> bool:
-        """Whether an earlier cell, not finished yet, may turn out to have the same rows."""
+        """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them."""
         for other in self.groups[cell.group]:
             if other.key == cell.key:
                 return False
-            unfinished = other.key not in self.done and other.key not in self.errors
-            if unfinished and _may_coincide(cell, other):
+            shared = cell.shared(other)
+            if not shared or other.key in self.done or other.key in self.errors:
+                continue
+            past = is_there(branch(self.store, other, shared))  # it goes beyond the shared rounds: not the same
+            if not past and (_may_coincide(cell, other) or self.donors.get(cell.key) is other):
                 return True
         return False
+
+    def _marks(self, cell: Cell) -> frozenset[int]:
+        """The rounds after which others go on from this cell's state."""
+        followers = [other for other in self.groups[cell.group] if self.donors.get(other.key) is cell]
+        return frozenset(other.shared(cell) for other in followers if other.key not in self.done)
 
     def _take_over(self, cell: Cell) -> bool:
         """Store the rows of a finished cell as this one's, if they are the same by construction."""
@@ -170,12 +184,24 @@ def _may_coincide(cell: Cell, other: Cell) -> bool:
     return shared >= cell.settings.rounds or (shared > 0 and cell.stop_at is not None)
 
 
-def _work(folder: Path, cell: Cell, per_client: bool, parent: int) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """What a process is told."""
+
+    folder: Path
+    cell: Cell
+    donor: Cell | None
+    marks: frozenset[int]
+    per_client: bool
+
+
+def _work(job: _Job, parent: int) -> None:
     """Run one cell in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
-    store = Store(folder)
+    cell = job.cell
+    store = Store(job.folder)
     error = store.log / f"{cell.key}.error"
     try:
         import torch
@@ -184,13 +210,19 @@ def _work(folder: Path, cell: Cell, per_client: bool, parent: int) -> None:
 
         torch.set_num_threads(1)
         error.unlink(missing_ok=True)
-        progress = _progress(store, cell, parent)
+        begin = beginning(store, cell, job.donor)
+        watchers = [Save(store, cell, job.marks), _progress(store, cell, parent)]
         started = time.time()
-        history = cell.settings.run(workers=1, callbacks=[progress])
+        history = cell.settings.run(workers=1, callbacks=watchers, begin=begin)
         answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
         ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
-        store.put(cell, columns(history, per_client), {"ended": ended, "versions": versions()})
-        _note_time(store, cell, len(history.rows) - 1, time.time() - started)
+        about: dict[str, Any] = {"ended": ended, "versions": versions()}
+        if job.donor is not None:
+            about["shares"] = {"cell": job.donor.key, "rounds": cell.shared(job.donor)}
+        store.put(cell, columns(history, job.per_client), about)
+        played = len(history.rows) - (len(begin[1]) if begin else 1)
+        _note_time(store, cell, played, time.time() - started)
+        clear(store, cell)
     except Exception:
         write_text(error, f"{cell.label}\n{traceback.format_exc()}")
         sys.exit(1)

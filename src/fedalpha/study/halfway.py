@@ -1,0 +1,149 @@
+"""States on the way: a cell that was killed goes on, and a hybrid starts where its first rule already is.
+
+Both live in ``log/`` and are no results: without them a cell starts at round 0 and gets the same rows.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedalpha.callbacks import Callback
+from fedalpha.checkpoint import Generations
+from fedalpha.checkpoint.generations import DamagedError
+from fedalpha.folder import restored, state_tree
+from fedalpha.strategies import STRATEGIES, State, Strategy
+from fedalpha.strategies.combinators import Switch
+from fedalpha.study.cells import Cell
+from fedalpha.study.store import Store
+
+if TYPE_CHECKING:
+    from fedalpha.history import Row
+    from fedalpha.round import ServerState
+
+SECONDS = 20.0
+"""How often a running cell is saved."""
+
+
+def half(store: Store, cell: Cell) -> Path:
+    """Where a cell's own state is."""
+    return store.log / "half" / cell.key
+
+
+def branch(store: Store, cell: Cell, round: int) -> Path:
+    """Where the state of a cell after ``round`` rounds is kept for others that share those rounds."""
+    return store.log / "branches" / f"{cell.key}-{round}"
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a state is whole: its manifest is written last."""
+    return any(folder.glob("*.json"))
+
+
+class Save(Callback):
+    """Saves a running cell now and then, and at the rounds (``marks``) from which other cells go on."""
+
+    def __init__(self, store: Store, cell: Cell, marks: frozenset[int]) -> None:
+        self.store, self.cell, self.marks = store, cell, marks
+        self.rows: list[Row] = []
+        self.saved = time.monotonic()
+
+    def on_resume(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+
+    def on_round(self, row: Row, state: ServerState) -> bool | None:
+        self.rows.append(row)
+        if self.cell.stop_at is not None and self.cell.stop_at(row):
+            return None  # its question is answered: nobody goes on from here
+        if state.round in self.marks:
+            self._save(branch(self.store, self.cell, state.round), state)
+        if time.monotonic() - self.saved > SECONDS:
+            self._save(half(self.store, self.cell), state)
+            self.saved = time.monotonic()
+        return None
+
+    def _save(self, folder: Path, state: ServerState) -> None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        Generations(folder).save(state.round, state_tree(state), self.rows)
+
+
+def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState, list[Row]] | None:
+    """The furthest state that a cell can go on from: its own, or that of a cell with the same first rounds."""
+    own = _load(half(store, cell))
+    if own is not None:
+        return own
+    if donor is None:
+        return None
+    found = _load(branch(store, donor, cell.shared(donor)))
+    if found is None:
+        return None
+    state, rows = found
+    first, second = (STRATEGIES.parse(c.settings.strategy) for c in (donor, cell))
+    weigh = adopted(first, state.weigh, second, state.round)
+    return dataclasses.replace(state, weigh=weigh), rows
+
+
+def adopted(first: Strategy, state: State, second: Strategy, round: int) -> State:
+    """The state of ``second`` after ``round`` rounds that both played by the same rules, from that of ``first``.
+
+    >>> better, hybrid = (STRATEGIES.parse(s) for s in ("FedSoftBetter", "FedSoftBetterAvg(at=3)"))
+    >>> adopted(better, {}, hybrid, 3)
+    {'members': [{}, {}], 'stage': 0}
+    """
+    inner = [state["members"][i] for i in _places(first)] if _switches(first) else [state]
+    if not _switches(second):
+        return dict(inner[0])
+    assert isinstance(second, Switch)
+    begun: dict[str, Any] = {**second.init(None)}
+    members = list(begun["members"])
+    for place, known in zip(_places(second), inner, strict=False):
+        if place == 0 or second.at[place - 1] < round:
+            members[place] = dict(known)
+    return {"members": members, "stage": bisect.bisect_right(second.at, round - 1)}
+
+
+def clear(store: Store, cell: Cell) -> None:
+    """Forget a finished cell's own state."""
+    shutil.rmtree(half(store, cell), ignore_errors=True)
+
+
+def clear_all(store: Store) -> None:
+    """Forget every state, when the study is done."""
+    for name in ("half", "branches"):
+        shutil.rmtree(store.log / name, ignore_errors=True)
+
+
+def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
+    """For each cell the earlier one with which it shares most rounds from the start (some, but not all)."""
+    found: dict[str, Cell] = {}
+    for i, cell in enumerate(cells):
+        best = max(cells[:i], key=cell.shared, default=None)
+        if best is not None and 0 < cell.shared(best) < cell.settings.rounds:
+            found[cell.key] = best
+    return found
+
+
+def _load(folder: Path) -> tuple[ServerState, list[Row]] | None:
+    if not folder.exists():
+        return None
+    try:
+        found = Generations(folder).load()
+    except DamagedError:
+        return None  # it only saves time
+    return None if found is None else (restored(found[0]), list(found[1]))
+
+
+def _switches(strategy: Strategy) -> bool:
+    return isinstance(strategy, Switch) and bool(strategy.at)
+
+
+def _places(strategy: Strategy) -> list[int]:
+    """The members that get any rounds at all, in order."""
+    assert isinstance(strategy, Switch)
+    starts, ends = [0, *strategy.at], [*strategy.at, float("inf")]
+    return [i for i, (start, end) in enumerate(zip(starts, ends, strict=True)) if start < end]
