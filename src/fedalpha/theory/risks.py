@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedalpha.strategies import FedAvg, FedSoftWorse, FedWorse, Strategy
-from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Mix, Switch, floor
-from fedalpha.strategies.guaranteed import cool, fade, per_step
+from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Floor, Mix, Switch
+from fedalpha.strategies.guaranteed import Cool, Fade, PerStep
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def last_rule(rule: Strategy) -> Strategy:
             return last_rule(rule.members[-1])
         case AnnealTemperature():
             return rule.rule(rule.rounds)
-        case fade() | cool():
+        case Fade() | Cool():
             return FedAvg()
-        case per_step():
+        case PerStep():
             return last_rule(rule.members[0])
     return rule
 
@@ -61,7 +61,7 @@ def risk(rule: Strategy, n: int) -> list[Term] | None:
             return [Term(1.0, k=rule.count(n))]
         case Mix(members=members, shares=shares):
             return _sum([(s, risk(m, n)) for s, m in zip(shares, members, strict=True)])
-        case floor(members=(inner,), pi=pi):
+        case Floor(members=(inner,), pi=pi):
             return _sum([(1 - pi, risk(inner, n)), (pi, [Term(1.0)])])
     return None
 
