@@ -19,7 +19,7 @@ import numpy as np
 
 from fedalpha.strategies import FedAvg, FedSoftWorse, FedWorse, Strategy
 from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Floor, Mix, Switch
-from fedalpha.strategies.guaranteed import cool, fade, per_step
+from fedalpha.strategies.guaranteed import Cool, Fade, PerStep
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def last_rule(rule: Strategy) -> Strategy:
             return last_rule(rule.members[-1])
         case AnnealTemperature():
             return rule.rule(rule.rounds)
-        case fade() | cool():
+        case Fade() | Cool():
             return FedAvg()
-        case per_step():
+        case PerStep():
             return last_rule(rule.members[0])
     return rule
 
