@@ -122,7 +122,12 @@ def play(
         return gate.admit(engine.update(broadcast, job), ids, lambda: engine.update(broadcast, again))
 
     def weigh(cohort: Cohort, reports: Reports | None = None) -> tuple[Array, State]:
-        alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        try:
+            alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        except ValueError as error:
+            if gate.refusals:  # those who are left cannot carry what the rule asks for, such as a cap below 1/n
+                raise TooFewClientsError(str(error)) from None
+            raise
         if algorithm.reevaluate:
             cohort = remeasured(cohort, alpha, algorithm.reevaluate, engine, broadcast, reports)
             alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)

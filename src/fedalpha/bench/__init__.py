@@ -1,0 +1,1 @@
+"""Benches: long measurements behind ``fedalpha bench``, whose tables are kept under ``docs/results``."""
