@@ -31,8 +31,9 @@ import byzfl  # type: ignore[import-not-found]  # noqa: E402
 import numpy as np  # noqa: E402
 
 
-def main(source: str, target: str, f: int) -> None:
-    aggregators = {
+def aggregators(f: int) -> dict[str, object]:
+    """New ones for every array: ByzFL's centred clipping starts from what it gave the last time."""
+    return {
         "average": byzfl.Average(),
         "median": byzfl.Median(),
         "trimmed": byzfl.TrMean(f),
@@ -42,11 +43,14 @@ def main(source: str, target: str, f: int) -> None:
         "centred": byzfl.CenteredClipping(L=1, tau=1.0),
         "nnm + trimmed": lambda vectors: byzfl.TrMean(f)(byzfl.NNM(f)(vectors)),
     }
+
+
+def main(source: str, target: str, f: int) -> None:
     results = {}
     for name, vectors in np.load(source).items():
-        for rule, aggregator in aggregators.items():
+        for rule, aggregator in aggregators(f).items():
             try:
-                results[f"{name}/{rule}"] = np.asarray(aggregator(vectors))
+                results[f"{name}/{rule}"] = np.asarray(aggregator(vectors))  # type: ignore[operator]
             except Exception as error:
                 print(f"{name}/{rule}: {type(error).__name__}: {error}", file=sys.stderr)
     np.savez(target, **results)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedalpha.cli import data
+from fedalpha.cli import bench, data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.resume import resume
@@ -27,6 +27,7 @@ app.command()(compare)
 app.command()(strategies)
 app.command()(partition)
 app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback()
