@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedalpha import privacy
 from fedalpha.admission import Admission, Gate, Refusal, TooFewClientsError, survivors
 from fedalpha.apply import Apply, replace
 from fedalpha.combine import Combine, Reports, mean
@@ -51,6 +52,7 @@ class Algorithm:
         for name in ("reevaluate", "liars"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; give a number of clients ≥ 0")
+        privacy.check(self.weigh, self.combine)
 
     def init(self, broadcast: Broadcast, clients: int | None) -> ServerState:
         """The state before round 0."""

@@ -13,6 +13,7 @@ from fedalpha.combine.geometric import centred, geomed
 from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
 from fedalpha.combine.median import median, trimmed
+from fedalpha.combine.noise import noise
 from fedalpha.combine.steps import clip, nnm
 from fedalpha.combine.sums import Sum, weighted_sum
 
@@ -29,6 +30,7 @@ __all__ = [
     "mean",
     "median",
     "nnm",
+    "noise",
     "trimmed",
     "weighted_sum",
 ]
