@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -21,7 +20,8 @@ from fedalpha.apply import APPLIES, Apply
 from fedalpha.callbacks import Callback
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
-from fedalpha.engine import Embedded, Engine, Evaluation
+from fedalpha.engine import Engine, Evaluation, make_engine
+from fedalpha.fairness import fairness
 from fedalpha.faults import FAULTS, Fault
 from fedalpha.folder import Folder
 from fedalpha.history import History, Row
@@ -55,6 +55,8 @@ def run(
     evaluate_every: int = 1,
     workers: int | None = None,
     device: str = "cpu",
+    engine: str = "embedded",
+    ray_address: str | None = None,
     vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
@@ -70,12 +72,14 @@ def run(
 
     ``signal`` names the data whose accuracy a strategy may look at: validation (the default; the
     federation must hold some) or test. ``workers`` is the number of processes (all cores by default) and
-    changes no byte of the result. Cohorts of hundreds of clients with a small dense model are trained many
-    at a time; ``vectorise`` forces or forbids it. ``out`` writes a run folder, where every round (or each
-    ``checkpoint_every``-th) is saved: the same call again goes on after the last saved round, to the same
-    bytes. ``config`` is stored there, and what it says must not change (by default a description of all
-    arguments). Nothing global is touched: torch's generator and number of threads are left as they were.
-    Ctrl-C ends the run early; the history says so.
+    changes no byte of the result, nor does ``engine``: embedded, ray (on the cluster at ``ray_address``, or a
+    local one) or flower (its simulation runtime). Cohorts of hundreds of clients with a small dense model are
+    trained many at a time; ``vectorise`` forces or forbids it (Flower trains one by one).
+
+    ``out`` writes a run folder, where every round (or each ``checkpoint_every``-th) is saved: the same call
+    again goes on after the last saved round, to the same bytes. ``config`` is stored there, and what it says
+    must not change (by default a description of all arguments). Nothing global is touched: torch's generator
+    and number of threads are left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
     >>> digits = federation("digits", partition="iid", clients=4)
@@ -113,10 +117,19 @@ def run(
                 return finished
             watchers.append(folder)
             saved = folder.resume(experiment.start())
-        clients, update = experiment.population, experiment.algorithm.update
-        engine = Embedded(clients, experiment.task, update, seed, workers, device, vectorise)
-        stack.callback(engine.close)
-        return experiment.run(engine, watchers, saved)
+        place = make_engine(
+            engine,
+            experiment.population,
+            experiment.task,
+            experiment.algorithm.update,
+            seed,
+            workers=workers,
+            device=device,
+            vectorise=vectorise,
+            ray_address=ray_address,
+        )
+        stack.callback(place.close)
+        return experiment.run(place, watchers, saved)
 
 
 @dataclass(frozen=True)
@@ -235,11 +248,8 @@ class Experiment:
         }
         if self.looks_at("validation"):
             row["validation_accuracy"] = state.accuracy
-        owner = self.federation.test_owner
-        if owner is not None and tested is not None and tested.correct is not None:
-            correct = np.bincount(owner, weights=tested.correct) / np.maximum(np.bincount(owner), 1)
-            row["client_accuracy"] = correct.tolist()
-            row["worst_client_accuracy"] = float(correct[np.unique(owner)].min())
+        if tested is not None and tested.correct is not None:
+            row |= fairness(self.federation, tested.correct)
         row |= {
             "cohort": played and played.cohort.ids.tolist(),
             "alpha": played and played.alpha.tolist(),

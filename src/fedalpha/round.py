@@ -19,7 +19,7 @@ from fedalpha import privacy
 from fedalpha.admission import Admission, Gate, Refusal, TooFewClientsError, survivors
 from fedalpha.apply import Apply, replace
 from fedalpha.combine import Combine, Reports, mean
-from fedalpha.engine import Engine, Job
+from fedalpha.engine import Engine, Job, Sample
 from fedalpha.faults import Fault, Faulty
 from fedalpha.rng import generator
 from fedalpha.select import Population, Select, uniform
@@ -109,13 +109,17 @@ def play(
         engine = Faulty(engine, algorithm.fault, seed, state.round, population.clients)
     gate = Gate(algorithm.admission, broadcast, seed, state.round)
     asked: dict[int, float] = {}
+    sampled: dict[int, float] = {}
 
-    def ask(ids: Ids) -> Array:
-        """F_i(w_t), computed once per client and round; NaN for who is refused because of its answer."""
-        new = np.array([i for i in ids.tolist() if i not in asked], dtype=np.int64)
+    def ask(ids: Ids, batch: int | None = None) -> Array:
+        """F_i(w_t), or an estimate from ``batch`` samples; once per client and round, NaN for who is refused for it."""
+        known = asked if batch is None else sampled
+        new = np.array([i for i in ids.tolist() if i not in known], dtype=np.int64)
         if len(new):
-            asked.update(zip(new.tolist(), gate.losses(new, engine.losses(broadcast, new)).tolist(), strict=True))
-        return np.array([asked[i] for i in ids.tolist()])
+            sample = None if batch is None else Sample(state.round, batch)
+            losses = gate.losses(new, engine.losses(broadcast, new, sample))
+            known.update(zip(new.tolist(), losses.tolist(), strict=True))
+        return np.array([known[i] for i in ids.tolist()])
 
     def train(ids: Ids, alpha: Array | None, wanted: frozenset[Need] = frozenset()) -> Reports:
         """The reports that pass the gate."""
@@ -159,8 +163,11 @@ def play(
         weights = alpha[np.isin(cohort.ids, reports.ids)]
         aggregate, combine_state = algorithm.combine.combine(state.combine, broadcast, reports, weights, simplex)
 
-        # 5. Apply
+        # 5. Apply, and what selection and client update carry over
         installed, apply_state = algorithm.apply.apply(state.apply, broadcast, aggregate)
+        extras = algorithm.update.absorb(broadcast, reports.items, population)
+        installed = dataclasses.replace(installed, extras=extras)
+        select_state = algorithm.select.learn(select_state, reports.ids, [r.losses["train"] for r in reports.items])
         clients = {**state.clients, **{r.id: r.state for r in reports.items if r.state}}
         following = ServerState(
             state.round + 1, installed, select_state, weigh_state, combine_state, apply_state, clients, state.accuracy
@@ -168,7 +175,7 @@ def play(
     except TooFewClientsError as few:
         kept, alpha = str(few), np.zeros(len(cohort))
 
-    reached = len(asked.keys() | set(ids.tolist()))
+    reached = len(asked.keys() | sampled.keys() | set(ids.tolist()))
     upload = len(reports.items) * sum(t.nbytes for t in broadcast.parameters.values())
     upload += sum(t.nbytes for r in reports.items for t in r.extras.values())
     return following, Played(
@@ -177,7 +184,7 @@ def play(
         _losses(cohort, reports),
         sum(r.steps for r in reports.items),
         bytes_down=reached * broadcast.nbytes,
-        bytes_up=upload + 8 * (len(asked) + sum(len(r.losses) for r in reports.items)),
+        bytes_up=upload + 8 * (len(asked) + len(sampled) + sum(len(r.losses) for r in reports.items)),
         refusals=gate.refusals,
         idle=gate.idle,
         influence=None if kept else influence(algorithm.weigh, algorithm.combine, cohort, alpha, algorithm.liars),

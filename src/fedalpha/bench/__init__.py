@@ -1,1 +1,1 @@
-"""Benches: long measurements behind ``fedalpha bench``, whose tables are kept under ``docs/results``."""
+"""*Bench*: measurements that compare this library with others and with the machine."""

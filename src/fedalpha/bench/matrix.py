@@ -14,7 +14,7 @@ from fedalpha.combine import COMBINES, Reports
 from fedalpha.data import federation
 from fedalpha.data.federations import Federation
 from fedalpha.engine import Embedded, Engine, Evaluation, Job
-from fedalpha.engine.base import Ids, Part
+from fedalpha.engine.base import Ids, Part, Sample
 from fedalpha.experiment import Experiment, single_thread
 from fedalpha.faults import FAULTS, Fault, Faulty
 from fedalpha.round import Algorithm, Played, ServerState, play
@@ -59,8 +59,8 @@ class Watched:
         self.hit: set[int] = set()
         self.arrived = Reports([])
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
-        true = self.inner.engine.losses(broadcast, ids)
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
+        true = self.inner.engine.losses(broadcast, ids, sample)
         found = self.inner.fault.losses(self.inner._scene(broadcast), ids, true)
         self.hit |= set(ids[found != true].tolist())
         return found

@@ -9,9 +9,13 @@ import typer
 from fedalpha.cli import bench, data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
+from fedalpha.cli.report import report
+from fedalpha.cli.reproduce import calibrate, reproduce
 from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
+from fedalpha.cli.study import status, study
+from fedalpha.cli.theory import theory
 
 app = typer.Typer(
     name="fedalpha",
@@ -24,8 +28,14 @@ app = typer.Typer(
 app.command()(run)
 app.command()(resume)
 app.command()(compare)
+app.command()(study)
+app.command()(status)
+app.command()(report)
+app.command()(reproduce)
+app.command()(calibrate)
 app.command()(strategies)
 app.command()(partition)
+app.command()(theory)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.cli.bench_speed import speed
+
 app = typer.Typer(help="Long measurements: each writes a page with tables and pictures.", no_args_is_help=True)
 
 
 @app.callback()
 def bench() -> None:
     """Long measurements."""
+
+
+app.command()(speed)
 
 
 @app.command()
@@ -29,7 +34,7 @@ def reliability(
     Stopped, it goes on where it was: finished cells of the Byzantine table are not run again.
     """
     from fedalpha.bench.reliability import measure
-    from fedalpha.cli.compare import parse_seeds
+    from fedalpha.study.plan import parse_seeds
 
     measure(out, parse_seeds(seeds), faults, byzfl, lambda line: print(line, flush=True))
     print(f"written to {out}: README.md, faults.json, vectors.json, byzantine.jsonl, byzantine.png")

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from fedalpha.blocks import blocks
 from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.feddist import feddist
 from fedalpha.combine.geometric import centred, geomed
 from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
 from fedalpha.combine.median import median, trimmed
 from fedalpha.combine.noise import noise
+from fedalpha.combine.pfnm import pfnm
 from fedalpha.combine.steps import clip, nnm
 from fedalpha.combine.sums import Sum, weighted_sum
 
@@ -25,12 +27,14 @@ __all__ = [
     "blocks",
     "centred",
     "clip",
+    "feddist",
     "geomed",
     "krum",
     "mean",
     "median",
     "nnm",
     "noise",
+    "pfnm",
     "trimmed",
     "weighted_sum",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedalpha.combine import Reports
 from fedalpha.data.federations import Federation
 from fedalpha.engine import Engine, Evaluation, Job
-from fedalpha.engine.base import Part
+from fedalpha.engine.base import Part, Sample
 from fedalpha.rng import generator
 from fedalpha.strategies import Array
 from fedalpha.text import Registry, Spelled
@@ -92,8 +92,8 @@ class Faulty:
         self.engine, self.fault = engine, fault
         self.seed, self.round, self.clients = seed, round, clients
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
-        return self.fault.losses(self._scene(broadcast), ids, self.engine.losses(broadcast, ids))
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
+        return self.fault.losses(self._scene(broadcast), ids, self.engine.losses(broadcast, ids, sample))
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
         reports = self.engine.update(broadcast, dataclasses.replace(job, alpha=None))

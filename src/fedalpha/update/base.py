@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedalpha.data.federations import Examples
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
+from fedalpha.select.base import Population
 from fedalpha.task import Task
 from fedalpha.text import Registry, Spelled
 from fedalpha.update.schedules import SCHEDULES
@@ -121,6 +122,10 @@ class Update(Spelled, ABC):
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
         """Train one client; ``state`` is empty the first time. Pure."""
+
+    def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
+        """The extras of the next broadcast, from what the clients reported (control variates …). Pure."""
+        return broadcast.extras
 
 
 UPDATES: Registry[Update] = Registry("client update", Update, (SCHEDULES,))  # type: ignore[type-abstract]
