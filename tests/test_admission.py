@@ -211,3 +211,10 @@ def test_reevaluated_losses_replace_a_lie(digits: Pooled, strategy: str) -> None
     checked = play(digits, strategy, fault="lie(loss=1000000000.0, clients=[1])", reevaluate=2)
     assert checked.rows[1]["alpha"][1] < 0.6 * lied.rows[1]["alpha"][1]
     assert checked.rows[1]["losses"]["before"][1] == 1e9  # the history keeps what was said
+
+
+def test_a_cap_that_the_clients_left_cannot_carry_keeps_the_model(digits: Pooled) -> None:
+    kept = play(digits, "cap(FedSoftWorse(T=0.2), 0.1)", fault="nan(clients=4)")
+    assert "below 1/n" in kept.rows[1]["kept"]
+    with pytest.raises(ValueError, match="below 1/n"):
+        play(digits, "cap(FedSoftWorse(T=0.2), 0.05)")

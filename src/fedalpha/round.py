@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedalpha import privacy
 from fedalpha.admission import Admission, Gate, Refusal, TooFewClientsError, survivors
 from fedalpha.apply import Apply, replace
 from fedalpha.combine import Combine, Reports, mean
@@ -51,6 +52,7 @@ class Algorithm:
         for name in ("reevaluate", "liars"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; give a number of clients ≥ 0")
+        privacy.check(self.weigh, self.combine)
 
     def init(self, broadcast: Broadcast, clients: int | None) -> ServerState:
         """The state before round 0."""
@@ -126,7 +128,12 @@ def play(
         return gate.admit(engine.update(broadcast, job), ids, lambda: engine.update(broadcast, again))
 
     def weigh(cohort: Cohort, reports: Reports | None = None) -> tuple[Array, State]:
-        alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        try:
+            alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        except ValueError as error:
+            if gate.refusals:  # those who are left cannot carry what the rule asks for, such as a cap below 1/n
+                raise TooFewClientsError(str(error)) from None
+            raise
         if algorithm.reevaluate:
             cohort = remeasured(cohort, alpha, algorithm.reevaluate, engine, broadcast, reports)
             alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)

@@ -74,3 +74,9 @@ def test_blocks_may_arrive_in_any_order(m: int, random) -> None:  # type: ignore
     assert expected["w"].numpy() == pytest.approx(
         sum(a * w["w"].double().numpy() for a, w in zip(alpha, models, strict=True))
     )
+
+
+def test_float64_models_are_not_changed_by_summing() -> None:
+    models = [{"w": torch.full((3,), 2.0, dtype=torch.float64)} for _ in range(2)]
+    weighted_sum(np.array([0.25, 0.75]), models)
+    assert all(m["w"].tolist() == [2.0, 2.0, 2.0] for m in models)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedalpha.cli import data
+from fedalpha.cli import bench, data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.report import report
@@ -37,6 +37,7 @@ app.command()(strategies)
 app.command()(partition)
 app.command()(theory)
 app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback()

@@ -14,6 +14,7 @@ from fedalpha.combine.geometric import centred, geomed
 from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
 from fedalpha.combine.median import median, trimmed
+from fedalpha.combine.noise import noise
 from fedalpha.combine.pfnm import pfnm
 from fedalpha.combine.steps import clip, nnm
 from fedalpha.combine.sums import Sum, weighted_sum
@@ -32,6 +33,7 @@ __all__ = [
     "mean",
     "median",
     "nnm",
+    "noise",
     "pfnm",
     "trimmed",
     "weighted_sum",

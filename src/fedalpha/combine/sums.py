@@ -58,7 +58,7 @@ def _accumulate(total: Tensor, value: Tensor, alpha: float) -> None:
     """total += alpha·value, in pieces whose float64 copies stay in the processor's cache."""
     pieces = zip(torch.split(total.view(-1), _PIECE), torch.split(value.reshape(-1), _PIECE), strict=True)
     for mine, theirs in pieces:
-        mine.add_(theirs.double().mul_(alpha))
+        mine.add_(theirs.to(torch.float64, copy=True).mul_(alpha))  # a copy also of what is float64 already
 
 
 def weighted_sum(alpha: Array, models: Sequence[Parameters] | Iterable[Parameters]) -> Sum:

@@ -1,0 +1,80 @@
+"""Gaussian noise after a clipped, capped mean: the mechanism of user-level differential privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fedalpha.combine.base import COMBINES, Reports
+from fedalpha.combine.mean import mean
+from fedalpha.combine.robust import Wrapper
+from fedalpha.combine.steps import clip
+from fedalpha.rng import generator
+from fedalpha.strategies import Array, State
+from fedalpha.update import Broadcast
+
+
+@COMBINES.register(
+    formula="w_t + Σ min(alpha_i, c)·clip(x_i, C) + N(0, (z·2·c·C)²)",
+    reference="McMahan et al., 2018, 1710.06963, with unequal weights; see fedalpha.privacy",
+    examples=("noise(clip(mean, C=1.0), z=1.0, c=0.1)",),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class noise(Wrapper):  # noqa: N801 - written in lower case
+    """Adds Gaussian noise of standard deviation z·2·c·C to every coordinate of a clipped mean.
+
+    ``z``: the noise multiplier; ``c``: no weight above this enters (what is cut off stays with w_t). Integer
+    buffers stay as they were. ``seed`` draws the noise: whoever knows it can take the noise away, so in
+    earnest it is a secret; a run that goes on needs the same one.
+    """
+
+    z: float = field(default=1.0, metadata={"always": True})
+    c: float = field(default=0.1, metadata={"always": True})
+    seed: int = 0
+
+    text_name: ClassVar[str] = "noise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.inner, clip) or not isinstance(self.inner.inner, mean):
+            raise ValueError(
+                f"noise: the sensitivity of {self.inner} is not bounded by what is known here; "
+                "write noise(clip(mean, C=…), z=…, c=…)"
+            )
+        if not self.z >= 0 or not 0 < self.c <= 1:
+            raise ValueError(f"{self}: give z ≥ 0 and c in (0, 1]")
+
+    @property
+    def C(self) -> float:  # noqa: N802 - the paper's letter
+        assert isinstance(self.inner, clip)
+        return self.inner.C
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise in each coordinate."""
+        return self.z * 2 * self.c * self.C
+
+    def init(self) -> State:
+        return {**super().init(), "drawn": 0}
+
+    def combine(
+        self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
+    ) -> tuple[Broadcast, State]:
+        if not simplex:
+            raise ValueError("noise needs weights on the simplex; coefficients have no bounded sensitivity")
+        capped = np.minimum(alpha, self.c)
+        aggregate, following = super().combine(state, broadcast, reports, capped, False)
+        rng = generator(self.seed, "privacy noise", int(state["drawn"]))
+        parameters = {}
+        for name, value in aggregate.parameters.items():
+            if value.is_floating_point():
+                drawn = torch.from_numpy(rng.standard_normal(math.prod(value.shape))).reshape(value.shape)
+                parameters[name] = (value.double() + self.deviation * drawn).to(value.dtype)
+            else:
+                parameters[name] = broadcast.parameters[name]
+        return dataclasses.replace(aggregate, parameters=parameters), {**following, "drawn": int(state["drawn"]) + 1}
