@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test check clean
+.PHONY: demo test crash clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -20,6 +20,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/pytest
 
+# Kill runs with SIGKILL: 200 times at random instants, then at every step of the save path.
+crash: $(VENV)/.installed-dev
+	$(BIN)/python tests/crash.py --kills 200
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -28,7 +32,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev,flower,ray]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
 	touch $@
 
 clean:

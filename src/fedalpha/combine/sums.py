@@ -29,7 +29,10 @@ class Sum:
         self.heaviest = -1.0
 
     def add(self, alpha: float, parameters: Parameters) -> None:
-        """Add one client's model."""
+        """Add one client's model; one of another form is an error (torch would broadcast it silently)."""
+        for name, value in self.values.items():
+            if name not in parameters or parameters[name].shape != value.shape:
+                raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
         for name, value in parameters.items():
             if value.is_floating_point():
                 if name not in self.values:

@@ -9,12 +9,12 @@ formed in an order that depends on the cohort alone.
 from __future__ import annotations
 
 from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Engine, Evaluation, Job
+from fedalpha.engine.base import Engine, Evaluation, Job, Sample
 from fedalpha.engine.embedded import Embedded
 from fedalpha.task import Task
 from fedalpha.update import Update
 
-__all__ = ["Embedded", "Engine", "Evaluation", "Job", "make_engine"]
+__all__ = ["Embedded", "Engine", "Evaluation", "Job", "Sample", "make_engine"]
 
 
 def make_engine(

@@ -33,7 +33,7 @@ except ModuleNotFoundError as error:
 from fedalpha.blocks import blocks
 from fedalpha.combine import Reports, Sum
 from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Evaluation, Ids, Job, Part
+from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.embedded import Embedded
 from fedalpha.engine.pool import WorkerError
 from fedalpha.engine.ray import _fetched, connect
@@ -82,8 +82,9 @@ class Flower:
             self.close()
             raise
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
-        content = {"arrays": to_arrays(broadcast.parameters), "config": self._config(broadcast)}
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
+        config = self._config(broadcast, sample=pickle.dumps(sample))
+        content = {"arrays": to_arrays(broadcast.parameters), "config": config}
         found = self._ask("query.loss", [(id, content) for id in ids.tolist()])
         return np.array([pickle.loads(reply["config"]["loss"]) for reply in found])
 
@@ -186,11 +187,12 @@ class _Client:
         self.site = site
 
     def loss(self, message: Message, context: Context) -> Message:
-        config = message.content["config"]
+        config: Any = message.content["config"]
         if "hello" in config:
             return Message(RecordDict({"config": ConfigRecord({"client": _id(context)})}), reply_to=message)
         with single_thread():
-            found = _fetched("site", self.site).losses(_broadcast(message), [_id(context)])[0]
+            sample = pickle.loads(config["sample"])
+            found = _fetched("site", self.site).losses(_broadcast(message), [_id(context)], sample)[0]
         return Message(RecordDict({"config": ConfigRecord({"loss": pickle.dumps(found)})}), reply_to=message)
 
     def train(self, message: Message, context: Context) -> Message:

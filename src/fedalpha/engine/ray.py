@@ -20,7 +20,7 @@ import numpy as np
 from fedalpha.blocks import blocks
 from fedalpha.combine import Reports, Sum
 from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Evaluation, Ids, Job, Part
+from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.embedded import _clone
 from fedalpha.engine.pool import WorkerError
 from fedalpha.engine.site import ClientSite
@@ -61,9 +61,9 @@ class Ray:
         self._architecture: Any = None
         self._sent: Broadcast | None = None
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
         parts = [[int(ids[i]) for i in block] for block in blocks(len(ids))]
-        found = self._run(broadcast, "losses", [(part,) for part in parts])
+        found = self._run(broadcast, "losses", [(part, sample) for part in parts])
         return np.array([loss for part in found for loss in part])
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:

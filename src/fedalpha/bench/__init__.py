@@ -1,0 +1,1 @@
+"""*Bench*: measurements that compare this library with others and with the machine."""
