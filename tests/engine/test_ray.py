@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,15 @@ def cluster() -> Iterator[Any]:
 
 
 class KillANode(Callback):
-    """After the second row: the node that does not hold the driver dies."""
+    """While round 2 is under way, the node that does not hold the driver is killed."""
 
     def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
+        victim = next(iter(cluster.worker_nodes))
+        self.killer = threading.Timer(0.2, lambda: cluster.remove_node(victim, allow_graceful=False))
 
     def on_round(self, row: dict[str, Any], state: Any) -> bool | None:
         if row["round"] == 1:
-            victim = next(node for node in self.cluster.worker_nodes)
-            self.cluster.remove_node(victim, allow_graceful=False)
+            self.killer.start()
         return None
 
 
@@ -74,17 +75,19 @@ def test_functions_are_spread_in_order(cluster: Any) -> None:
 
 
 def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:
-    options: dict[str, Any] = {"rounds": 4, "update": "sgd(epochs=3, batch=8)"}
+    options: dict[str, Any] = {"rounds": 4, "update": "sgd(epochs=20, batch=8)"}
     here = fedalpha.run(digits, "mlp", "FedWorse(k=0.5)", workers=1, **options)
+    kill = KillANode(cluster)
     there = fedalpha.run(
         digits,
         "mlp",
         "FedWorse(k=0.5)",
         engine="ray",
         ray_address=cluster.address,
-        callbacks=[KillANode(cluster)],
+        callbacks=[kill],
         **options,
     )
+    kill.killer.join()
     assert len(cluster.worker_nodes) == 0
     assert without_times(there) == without_times(here)
     assert same_model(there, here)
