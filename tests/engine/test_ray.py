@@ -13,6 +13,7 @@ import pytest
 import fedalpha
 from fedalpha.callbacks import Callback
 from fedalpha.data import Pooled
+from fedalpha.study import CellError, run_study, study
 from fedalpha.task import Task
 from histories import same_model, without_times
 
@@ -50,9 +51,11 @@ class KillANode(Callback):
         return None
 
 
-@pytest.mark.parametrize("strategy", ["FedSoftWorse(T=0.2)", "FedSoftBetter(T=0.2, loss=after)"])
-def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str) -> None:
-    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)"}
+@pytest.mark.parametrize(
+    ("strategy", "update"), [("FedSoftWorse(T=0.2)", "sgd"), ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)")]
+)
+def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str, update: str) -> None:
+    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)", "update": update}
     here = fedalpha.run(digits, "mlp", strategy, workers=1, **options)
     there = fedalpha.run(digits, "mlp", strategy, engine="ray", ray_address=cluster.address, **options)
     assert without_times(there) == without_times(here)
@@ -68,10 +71,23 @@ def test_errors_of_clients_come_back(digits: Pooled, cluster: Any) -> None:
         fedalpha.run(digits, "softmax", rounds=1, engine="ray", ray_address=cluster.address, task=task)
 
 
-def test_functions_are_spread_in_order(cluster: Any) -> None:
-    from fedalpha.engine.ray import spread
-
-    assert list(spread(lambda x: x * x, range(6), cluster.address)) == [0, 1, 4, 9, 16, 25]
+def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
+    values = {
+        "name": "small",
+        "strategies": ["FedAvg", "FedSoftBetter(T=0.2)"],
+        "seeds": 1,
+        "settings": {"dataset": "digits", "clients": 4, "model": "softmax", "rounds": 2},
+    }
+    stores = [
+        run_study(study(values), tmp_path / "here", jobs=1),
+        run_study(study(values), tmp_path / "there", ray_address=cluster.address),
+    ]
+    for cell in study(values).cells():
+        files = [store.path(cell.key).read_bytes() for store in stores]
+        assert files[0] == files[1]
+    broken = {**values, "strategies": ["FedAvg"], "seeds": 1, "settings": {"model": "cnn", "rounds": 1}}
+    with pytest.raises(CellError, match="10×10"):
+        run_study(study(broken), tmp_path / "broken", ray_address=cluster.address)
 
 
 def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:

@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,22 +38,32 @@ class CellError(RuntimeError):
 
 
 def run_study(
-    study: Study, folder: str | Path, *, text: str = "", jobs: int | None = None, watch: Watch | None = None
+    study: Study,
+    folder: str | Path,
+    *,
+    text: str = "",
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    watch: Watch | None = None,
 ) -> Store:
     """Run what is missing, and return the store with everything in it.
 
     ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
-    default). Neither changes a byte of the results.
+    default); ``ray_address`` a Ray cluster on which the cells are run. None of them changes a byte of the results.
     """
     store = Store(folder)
     cells = study.cells()
-    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise ValueError(f"jobs = {jobs}; give at least 1")
     with _alone(store):
         store.sweep(cells)
         store.write_plan(text or to_toml(study), plan(study, cells))
-        errors = _Crew(store, cells, jobs, study.per_client, watch).run()
+        crew = Crew(store, cells, study.per_client, watch)
+        if ray_address is not None:
+            from fedalpha.study.cluster import RayCrew
+
+            crew = RayCrew(store, cells, study.per_client, watch, ray_address)
+        errors = crew.run(jobs)
         store.write_rounds(cells)
     if errors:
         first = next(iter(errors.values()))
@@ -78,44 +87,61 @@ def to_toml(study: Study) -> str:
     return tomli_w.dumps(study.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
-class _Crew:
-    """The processes of one study."""
+class Crew:
+    """The cells of one study that are under way, each in a process of its own."""
 
-    def __init__(self, store: Store, cells: Sequence[Cell], jobs: int, per_client: bool, watch: Watch | None) -> None:
+    def __init__(self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None) -> None:
         self.store = store
         self.cells = list({cell.key: cell for cell in cells}.values())
-        self.jobs = jobs
         self.per_client = per_client
         self.watch = watch or (lambda done, total, running: None)
         self.done = {cell.key for cell in self.cells if store.has(cell)}
-        self.running: dict[str, BaseProcess] = {}
+        self.running: dict[str, Any] = {}
         self.errors: dict[str, str] = {}
         self.groups: dict[str, list[Cell]] = {}
         for cell in self.cells:
             self.groups.setdefault(cell.group, []).append(cell)
 
-    def run(self) -> dict[str, str]:
-        """Run until nothing is left; the errors by cell."""
-        methods = multiprocessing.get_all_start_methods()
+    def run(self, jobs: int | None = None) -> dict[str, str]:
+        """Run until nothing is left, so many at a time (by default as many as there is room for); the errors."""
         if len(self.done) < len(self.cells):
             import fedalpha.experiment  # noqa: F401 - imported once, before processes are forked
-        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         try:
             while True:
-                self._start(context)
+                self._start(jobs or self.room())
                 labels = [cell.label for cell in self.cells if cell.key in self.running]
                 self.watch(len(self.done), len(self.cells), labels)
                 if not self.running:
                     return self.errors
-                wait([process.sentinel for process in self.running.values()], timeout=1.0)
-                self._collect()
+                self.wait()
+                self.collect()
         finally:
-            for process in self.running.values():
-                process.terminate()
-            for process in self.running.values():
-                process.join()
+            self.stop()
 
-    def _start(self, context: Any) -> None:
+    def room(self) -> int:
+        """How many cells can run at a time."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def launch(self, cell: Cell) -> Any:
+        """Start a cell; what stands for it while it runs."""
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        process = context.Process(target=_work, args=(self.store.folder, cell, self.per_client, os.getpid()))
+        process.start()
+        return process
+
+    def wait(self) -> None:
+        """Wait until some cell has ended, for a second at most."""
+        wait([process.sentinel for process in self.running.values()], timeout=1.0)
+
+    def stop(self) -> None:
+        """End what is running."""
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.join()
+
+    def _start(self, jobs: int) -> None:
         for cell in self.cells:
             if cell.key in self.done or cell.key in self.running or cell.key in self.errors:
                 continue
@@ -123,10 +149,8 @@ class _Crew:
                 continue
             if self._take_over(cell):
                 continue
-            if len(self.running) < self.jobs:
-                process = context.Process(target=_work, args=(self.store.folder, cell, self.per_client, os.getpid()))
-                process.start()
-                self.running[cell.key] = process
+            if len(self.running) < jobs:
+                self.running[cell.key] = self.launch(cell)
 
     def _awaited(self, cell: Cell) -> bool:
         """Whether an earlier cell, not finished yet, may turn out to have the same rows."""
@@ -152,7 +176,8 @@ class _Crew:
                 return True
         return False
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Note which cells have ended, and how."""
         for key, process in list(self.running.items()):
             if process.is_alive():
                 continue
@@ -179,24 +204,29 @@ def _work(folder: Path, cell: Cell, per_client: bool, parent: int) -> None:
     store = Store(folder)
     error = store.log / f"{cell.key}.error"
     try:
-        import torch
-
-        from fedalpha.folder import versions
-
-        torch.set_num_threads(1)
         error.unlink(missing_ok=True)
-        progress = _progress(store, cell, parent)
         started = time.time()
-        history = cell.settings.run(workers=1, callbacks=[progress])
-        answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
-        ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
-        store.put(cell, columns(history, per_client), {"ended": ended, "versions": versions()})
-        _note_time(store, cell, len(history.rows) - 1, time.time() - started)
+        found, about = measure(cell, per_client, [_progress(store, cell, parent)])
+        store.put(cell, found, about)
+        note_time(store, cell, len(found["round"]) - 1, time.time() - started)
     except Exception:
         write_text(error, f"{cell.label}\n{traceback.format_exc()}")
         sys.exit(1)
     finally:
         (store.log / f"{cell.key}.running").unlink(missing_ok=True)
+
+
+def measure(cell: Cell, per_client: bool, callbacks: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Run a cell in this process: its columns, and how it ended under which versions."""
+    import torch
+
+    from fedalpha.folder import versions
+
+    torch.set_num_threads(1)
+    history = cell.settings.run(workers=1, callbacks=callbacks)
+    answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
+    ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
+    return columns(history, per_client), {"ended": ended, "versions": versions()}
 
 
 def columns(history: History, per_client: bool = True) -> dict[str, list[Any]]:
@@ -237,7 +267,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
     return Progress()
 
 
-def _note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
+def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
     store.log.mkdir(parents=True, exist_ok=True)
     record = {"cell": cell.key, "label": cell.label, "rounds": rounds, "seconds": round(seconds, 3)}
     with (store.log / "times.jsonl").open("a") as file:
