@@ -101,7 +101,7 @@ def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower
 def test_a_supernode_killed_in_a_round_is_left_out(flower: Deployment) -> None:
     save, flag = flower.folder / "killed", flower.folder / "training"
     config = {"strategy": "FedAvg", "rounds": 1, "save": str(save), "slow": 1, "slow-round": 1, "flag": str(flag)}
-    run = flower.submit({**config, "timeout": 15.0})
+    run = flower.submit({**config, "timeout": 40.0})
     until(flag.exists)
     stop(flower.supernodes[1], signal.SIGKILL)
     assert flower.wait(run) == "finished:completed"
