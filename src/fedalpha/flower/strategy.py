@@ -56,7 +56,7 @@ class FedAlpha(flower.Strategy):
     clients that must answer; below it the model is kept. ``save`` names a folder: a server app that is
     killed and started again with the same arguments goes on from the last finished round.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``patience`` the wait for
-    enough clients. ``loss_keys`` say under which metric a training reply tells its losses; ``accuracy_key``
+    enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its losses; ``accuracy_key``
     which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
@@ -370,7 +370,7 @@ class FedAlpha(flower.Strategy):
     def _sample(self, grid: Grid, kind: str, purpose: str, round: int) -> list[int]:
         """Client ids: Flower's number of them, drawn by the seed without replacement."""
         least = max(self._available, self._least[kind], 1)
-        ids = self._roll.wait(grid, least, self.patience, self._patience_for_queries)
+        ids = self._roll.wait(grid, least, self.patience, self.query_timeout or self.patience)
         n = len(ids)
         m = max(math.floor(self._shares[kind] * n + 1e-9), self._least[kind], 1)
         if m >= n:
