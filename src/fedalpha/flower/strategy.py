@@ -56,8 +56,8 @@ class FedAlpha(flower.Strategy):
     clients that must answer; below it the model is kept. ``save`` names a folder: a server app that is
     killed and started again with the same arguments goes on from the last finished round.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``patience`` the wait for
-    enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its losses; ``accuracy_key``
-    which evaluation metric a rule may look at; ``signed`` that losses may be negative.
+    enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its
+    losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
