@@ -202,11 +202,11 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def command_line(id: int) -> str:
-    listed = subprocess.run(["ps", "-p", str(id), "-o", "command="], capture_output=True, text=True).stdout
-    path = Path(f"/proc/{id}/cmdline")
-    with contextlib.suppress(OSError):
-        return path.read_text().replace("\0", " ") if path.exists() else listed
-    return listed
+    if Path("/proc/self/cmdline").exists():
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{id}/cmdline").read_text().replace("\0", " ")
+        return ""
+    return subprocess.run(["ps", "-p", str(id), "-o", "command="], capture_output=True, text=True).stdout
 
 
 def executable(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import fedalpha
 from fedalpha.callbacks import Callback
 from fedalpha.data import Pooled
+from fedalpha.study import CellError, run_study, study
 from fedalpha.task import Task
 from histories import same_model, without_times
 
@@ -37,21 +39,23 @@ def cluster() -> Iterator[Any]:
 
 
 class KillANode(Callback):
-    """After the second row: the node that does not hold the driver dies."""
+    """While round 2 is under way, the node that does not hold the driver is killed."""
 
     def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
+        victim = next(iter(cluster.worker_nodes))
+        self.killer = threading.Timer(0.2, lambda: cluster.remove_node(victim, allow_graceful=False))
 
     def on_round(self, row: dict[str, Any], state: Any) -> bool | None:
         if row["round"] == 1:
-            victim = next(node for node in self.cluster.worker_nodes)
-            self.cluster.remove_node(victim, allow_graceful=False)
+            self.killer.start()
         return None
 
 
-@pytest.mark.parametrize("strategy", ["FedSoftWorse(T=0.2)", "FedSoftBetter(T=0.2, loss=after)"])
-def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str) -> None:
-    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)"}
+@pytest.mark.parametrize(
+    ("strategy", "update"), [("FedSoftWorse(T=0.2)", "sgd"), ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)")]
+)
+def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str, update: str) -> None:
+    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)", "update": update}
     here = fedalpha.run(digits, "mlp", strategy, workers=1, **options)
     there = fedalpha.run(digits, "mlp", strategy, engine="ray", ray_address=cluster.address, **options)
     assert without_times(there) == without_times(here)
@@ -67,24 +71,39 @@ def test_errors_of_clients_come_back(digits: Pooled, cluster: Any) -> None:
         fedalpha.run(digits, "softmax", rounds=1, engine="ray", ray_address=cluster.address, task=task)
 
 
-def test_functions_are_spread_in_order(cluster: Any) -> None:
-    from fedalpha.engine.ray import spread
-
-    assert list(spread(lambda x: x * x, range(6), cluster.address)) == [0, 1, 4, 9, 16, 25]
+def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
+    values = {
+        "name": "small",
+        "strategies": ["FedAvg", "FedSoftBetter(T=0.2)"],
+        "seeds": 1,
+        "settings": {"dataset": "digits", "clients": 4, "model": "softmax", "rounds": 2},
+    }
+    stores = [
+        run_study(study(values), tmp_path / "here", jobs=1),
+        run_study(study(values), tmp_path / "there", ray_address=cluster.address),
+    ]
+    for cell in study(values).cells():
+        files = [store.path(cell.key).read_bytes() for store in stores]
+        assert files[0] == files[1]
+    broken = {**values, "strategies": ["FedAvg"], "seeds": 1, "settings": {"model": "cnn", "rounds": 1}}
+    with pytest.raises(CellError, match="10×10"):
+        run_study(study(broken), tmp_path / "broken", ray_address=cluster.address)
 
 
 def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:
-    options: dict[str, Any] = {"rounds": 4, "update": "sgd(epochs=3, batch=8)"}
+    options: dict[str, Any] = {"rounds": 4, "update": "sgd(epochs=20, batch=8)"}
     here = fedalpha.run(digits, "mlp", "FedWorse(k=0.5)", workers=1, **options)
+    kill = KillANode(cluster)
     there = fedalpha.run(
         digits,
         "mlp",
         "FedWorse(k=0.5)",
         engine="ray",
         ray_address=cluster.address,
-        callbacks=[KillANode(cluster)],
+        callbacks=[kill],
         **options,
     )
+    kill.killer.join()
     assert len(cluster.worker_nodes) == 0
     assert without_times(there) == without_times(here)
     assert same_model(there, here)

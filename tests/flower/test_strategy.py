@@ -371,3 +371,32 @@ def test_it_imports_without_torch() -> None:
     code = "import sys, fedalpha.flower; fedalpha.flower.FedAlpha('FedAvg'); print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_flowers_privacy_wrapper_can_resume_by_hand(grid_of: Any, tmp_path: Path) -> None:
+    """Wrappers bypass FedAlpha.start; its resume and rounds_done let them go on. What is saved has the noise in it."""
+    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as Private
+
+    inner = FedAlpha("FedAvg", save=tmp_path, fraction_evaluate=0.0)
+    wrapper = Private(inner, noise_multiplier=0.1, clipping_norm=5.0, num_sampled_clients=3)
+    result = wrapper.start(grid_of(quadratic(), range(3)), inner.resume(start_arrays()), num_rounds=2)
+    again = FedAlpha("FedAvg", save=tmp_path, fraction_evaluate=0.0)
+    arrays = again.resume(start_arrays())
+    assert again.rounds_done == 2
+    assert arrays["w"].numpy().tobytes() == result.arrays["w"].numpy().tobytes()
+    wrapper = Private(again, noise_multiplier=0.1, clipping_norm=5.0, num_sampled_clients=3)
+    wrapper.start(grid_of(quadratic(), range(3)), arrays, num_rounds=3 - again.rounds_done)
+    assert [row["round"] for row in again.rows] == [1, 2, 3]
+
+
+def test_nodes_that_register_again_are_the_same_clients(grid_of: Any) -> None:
+    """New node ids after every round: the memory of the rule, and so the bytes, stay with the clients."""
+    text = "FedSoftWorse(T=2, optima=estimated)"
+    expected = run(FedAlpha(text, fraction_evaluate=0.0), grid_of(quadratic(), range(4)), rounds=3)
+    grid = grid_of(quadratic(), range(4))
+
+    def register_again(server_round: int, arrays: ArrayRecord) -> None:
+        grid.nodes = {node + 1: config for node, config in reversed(grid.nodes.items())}
+
+    found = FedAlpha(text, fraction_evaluate=0.0).start(grid, start_arrays(), 3, evaluate_fn=register_again)
+    assert found.arrays["w"].numpy().tobytes() == expected["w"].tobytes()

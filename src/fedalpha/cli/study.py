@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from fedalpha.study.runner import Watch
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="Cells at a time [default: all cores]; changes no result.")]
+RayAddress = Annotated[
+    str | None, typer.Option(help="Run the cells on the Ray cluster at this address (host:6379, or auto).")
+]
 Seeds = Annotated[str | None, typer.Option(help="How many seeds (5), or which (3,4,5 or 10-19).")]
 Rounds = Annotated[int | None, typer.Option(min=0, help="Number of rounds.")]
 
@@ -24,6 +27,7 @@ def study(
     seeds: Seeds = None,
     rounds: Rounds = None,
     jobs: Jobs = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Run a study: every strategy on every seed in every setting, paired.
 
@@ -36,10 +40,12 @@ def study(
     changed = seeds is not None or rounds is not None
     text = "" if changed else (file / "study.toml" if file.is_dir() else file).read_text()
     folder = out or (file if file.is_dir() else Path("runs") / found.name)
-    run_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs)
+    run_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs, ray_address)
 
 
-def run_and_show(found: Study, folder: Path, text: str = "", jobs: int | None = None) -> None:
+def run_and_show(
+    found: Study, folder: Path, text: str = "", jobs: int | None = None, ray_address: str | None = None
+) -> None:
     """Run a study with progress, then print its tables."""
     from fedalpha.report import console_tables, gather
     from fedalpha.study import Store, run_study
@@ -48,7 +54,7 @@ def run_and_show(found: Study, folder: Path, text: str = "", jobs: int | None = 
         print(f"{strangers} cells in {folder} have other settings than this study's; they are kept and not shown")
     with_progress = StudyProgress(found.title or found.name)
     try:
-        run_study(found, folder, text=text, jobs=jobs, watch=with_progress.watch)
+        run_study(found, folder, text=text, jobs=jobs, ray_address=ray_address, watch=with_progress.watch)
     finally:
         with_progress.close()
     console_tables(gather(folder))

@@ -12,8 +12,8 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +35,6 @@ except ModuleNotFoundError:
 
 RETRIES = 10
 """How often a block is computed again when its worker or node has died."""
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Ray:
@@ -133,16 +130,6 @@ def _probe(address: str | None) -> None:
             pass
 
 
-def spread(function: Callable[[Item], Result], items: Sequence[Item], address: str | None = None) -> Iterator[Result]:
-    """``function(item)`` for each item on the cluster, results in order: whole runs, such as the cells of a study."""
-    owned = connect(address)
-    try:
-        yield from _ordered([_call.remote(function, item) for item in items])
-    finally:
-        if owned:
-            ray.shutdown()
-
-
 def _ordered(waiting: list[Any]) -> Iterator[Any]:
     """Results in order; what is still running is cancelled when the caller stops early."""
     place = 0
@@ -190,8 +177,3 @@ def _work(refs: list[Any], kind: str, task: tuple[Any, ...]) -> Any:
             return site.evaluate(broadcast, *task)
         case _:
             return site.train_block(broadcast, *task, keep=_clone)
-
-
-@ray.remote(num_cpus=1, max_retries=RETRIES)
-def _call(function: Callable[[Any], Any], item: Any) -> Any:
-    return function(item)

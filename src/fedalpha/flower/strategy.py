@@ -23,6 +23,7 @@ from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
 from fedalpha.flower.exchange import Roll, Shown
+from fedalpha.flower.metrics import average, report
 from fedalpha.flower.queries import WANTED
 from fedalpha.flower.replies import Rejected, metrics_of, number
 from fedalpha.flower.round import Round
@@ -55,8 +56,8 @@ class FedAlpha(flower.Strategy):
     clients that must answer; below it the model is kept. ``save`` names a folder: a server app that is
     killed and started again with the same arguments goes on from the last finished round.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``patience`` the wait for
-    enough clients. ``loss_keys`` say under which metric a training reply tells its losses; ``accuracy_key``
-    which evaluation metric a rule may look at; ``signed`` that losses may be negative.
+    enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its
+    losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
@@ -307,11 +308,14 @@ class FedAlpha(flower.Strategy):
         else:
             alpha = now.survive(trained, simplex)
         combined = weighted_mean(alpha, [t.arrays for t in trained], now.sent, simplex)
-        metrics = self._aggregate_metrics([t.message.content for t in trained], "train")
+        contents = [t.message.content for t in trained]
+        metrics = average(contents, self.over.train_metrics_aggr_fn, self.over.weighted_by_key)
         arrays = self._apply(server_round, combined, now.sent, trained[0].message)
         self._state = now.weigh
         self.rows.append(now.row(trained, kept=False))
-        return arrays, self._report(self.rows[-1], metrics)
+        told = report(self.rows[-1], metrics)
+        self._metrics["train"][server_round] = dict(told)
+        return arrays, told
 
     def _apply(self, server_round: int, combined: Arrays, sent: Arrays, reply: Message) -> ArrayRecord | None:
         """What ``over`` makes of the combined model, handed to it as the only reply."""
@@ -355,7 +359,7 @@ class FedAlpha(flower.Strategy):
                 usable.append(reply.content)
             except Rejected as reason:
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
-        record = self._aggregate_metrics(usable, "evaluate")
+        record = average(usable, self.over.evaluate_metrics_aggr_fn, self.over.weighted_by_key)
         self._look("evaluate", server_round + self._offset, record)
         if record is not None and self.rows:
             self.rows[-1]["evaluated"] = True
@@ -366,7 +370,7 @@ class FedAlpha(flower.Strategy):
     def _sample(self, grid: Grid, kind: str, purpose: str, round: int) -> list[int]:
         """Client ids: Flower's number of them, drawn by the seed without replacement."""
         least = max(self._available, self._least[kind], 1)
-        ids = self._roll.wait(grid, least, self.patience, self._patience_for_queries)
+        ids = self._roll.wait(grid, least, self.patience, self.query_timeout or self.patience)
         n = len(ids)
         m = max(math.floor(self._shares[kind] * n + 1e-9), self._least[kind], 1)
         if m >= n:
@@ -382,20 +386,6 @@ class FedAlpha(flower.Strategy):
         need = self.quorum if isinstance(self.quorum, int) else self.quorum * asked - 1e-9
         return answered >= need
 
-    def _aggregate_metrics(self, contents: list[RecordDict], kind: str) -> MetricRecord | None:
-        """``over``'s metrics function on the metrics that all replies share."""
-        if not contents:
-            return None
-        records = [next(iter(c.metric_records.values())) for c in contents]
-        shared = set(records[0]).intersection(*records[1:])
-        function = self.over.train_metrics_aggr_fn if kind == "train" else self.over.evaluate_metrics_aggr_fn
-        clean = [RecordDict({"metrics": MetricRecord({k: r[k] for k in r if k in shared})}) for r in records]
-        try:
-            return function(clean, self.over.weighted_by_key)
-        except Exception as error:  # a user's function, or weights that sum to zero: the model does not depend on it
-            log(WARNING, "fedalpha: the %s metrics could not be aggregated: %s", kind, error)
-            return None
-
     def _look(self, name: str, server_round: int, record: MetricRecord | None) -> None:
         """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
         if record is None:
@@ -406,19 +396,6 @@ class FedAlpha(flower.Strategy):
             self.accuracy = float(value)
             if self.rows and self.rows[-1]["round"] == server_round:
                 self.rows[-1]["accuracy"] = self.accuracy
-
-    def _report(self, row: dict[str, Any], metrics: MetricRecord | None) -> MetricRecord:
-        """The metrics of the round with per-client losses and alpha beside the user's own."""
-        record = MetricRecord(dict(metrics or {}))
-        record["fedalpha.clients"] = row["cohort"]
-        record["fedalpha.alpha"] = row["alpha"]
-        for kind, values in row["losses"].items():
-            record[f"fedalpha.loss.{kind}"] = [math.nan if v is None else v for v in values]
-        for key in ("bytes_down", "bytes_up", "bytes_saved"):
-            record[f"fedalpha.{key}"] = row[key]
-        record["fedalpha.rejected"] = len(row["rejected"])
-        self._metrics["train"][row["round"]] = dict(record)
-        return record
 
 
 @contextmanager

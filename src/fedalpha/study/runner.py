@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,7 +29,8 @@ from fedalpha.study.store import Store, write_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fedalpha.history import History
+    from fedalpha.history import History, Row
+    from fedalpha.round import ServerState
 
 Watch = Callable[[int, int, list[str]], None]
 """Told now and then: cells done, cells in all, labels of those running."""
@@ -41,22 +41,32 @@ class CellError(RuntimeError):
 
 
 def run_study(
-    study: Study, folder: str | Path, *, text: str = "", jobs: int | None = None, watch: Watch | None = None
+    study: Study,
+    folder: str | Path,
+    *,
+    text: str = "",
+    jobs: int | None = None,
+    ray_address: str | None = None,
+    watch: Watch | None = None,
 ) -> Store:
     """Run what is missing, and return the store with everything in it.
 
     ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
-    default). Neither changes a byte of the results.
+    default); ``ray_address`` a Ray cluster on which the cells are run. None of them changes a byte of the results.
     """
     store = Store(folder)
     cells = study.cells()
-    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise ValueError(f"jobs = {jobs}; give at least 1")
     with _alone(store):
         store.sweep()
         store.write_plan(text or to_toml(study), plan(study, cells))
-        errors = _Crew(store, cells, jobs, study.per_client, watch).run()
+        crew = Crew(store, cells, study.per_client, watch)
+        if ray_address is not None:
+            from fedalpha.study.cluster import RayCrew
+
+            crew = RayCrew(store, cells, study.per_client, watch, ray_address)
+        errors = crew.run(jobs)
         store.write_rounds(cells)
         if not errors:
             clear_all(store)
@@ -81,45 +91,63 @@ def to_toml(study: Study) -> str:
     return tomli_w.dumps(study.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
-class _Crew:
-    """The processes of one study."""
+class Crew:
+    """The cells of one study that are under way, each in a process of its own."""
 
-    def __init__(self, store: Store, cells: Sequence[Cell], jobs: int, per_client: bool, watch: Watch | None) -> None:
+    def __init__(self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None) -> None:
         self.store = store
         self.cells = list({cell.key: cell for cell in cells}.values())
-        self.jobs = jobs
         self.per_client = per_client
         self.watch = watch or (lambda done, total, running: None)
         self.done = {cell.key for cell in self.cells if store.has(cell)}
-        self.running: dict[str, BaseProcess] = {}
+        self.running: dict[str, Any] = {}
         self.errors: dict[str, str] = {}
         self.groups: dict[str, list[Cell]] = {}
         for cell in self.cells:
             self.groups.setdefault(cell.group, []).append(cell)
         self.donors = {key: donor for group in self.groups.values() for key, donor in donors(group).items()}
 
-    def run(self) -> dict[str, str]:
-        """Run until nothing is left; the errors by cell."""
-        methods = multiprocessing.get_all_start_methods()
+    def run(self, jobs: int | None = None) -> dict[str, str]:
+        """Run until nothing is left, so many at a time (by default as many as there is room for); the errors."""
         if len(self.done) < len(self.cells):
             import fedalpha.experiment  # noqa: F401 - imported once, before processes are forked
-        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         try:
             while True:
-                self._start(context)
+                self._start(jobs or self.room())
                 labels = [cell.label for cell in self.cells if cell.key in self.running]
                 self.watch(len(self.done), len(self.cells), labels)
                 if not self.running:
                     return self.errors
-                wait([process.sentinel for process in self.running.values()], timeout=1.0)
-                self._collect()
+                self.wait()
+                self.collect()
         finally:
-            for process in self.running.values():
-                process.terminate()
-            for process in self.running.values():
-                process.join()
+            self.stop()
 
-    def _start(self, context: Any) -> None:
+    def room(self) -> int:
+        """How many cells can run at a time."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def launch(self, cell: Cell) -> Any:
+        """Start a cell; what stands for it while it runs."""
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.per_client)
+        process = context.Process(target=_work, args=(job, os.getpid()))
+        process.start()
+        return process
+
+    def wait(self) -> None:
+        """Wait until some cell has ended, for a second at most."""
+        wait([process.sentinel for process in self.running.values()], timeout=1.0)
+
+    def stop(self) -> None:
+        """End what is running."""
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.join()
+
+    def _start(self, jobs: int) -> None:
         for cell in self.cells:
             if cell.key in self.done or cell.key in self.running or cell.key in self.errors:
                 continue
@@ -127,11 +155,8 @@ class _Crew:
                 continue
             if self._take_over(cell):
                 continue
-            if len(self.running) < self.jobs:
-                job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.per_client)
-                process = context.Process(target=_work, args=(job, os.getpid()))
-                process.start()
-                self.running[cell.key] = process
+            if len(self.running) < jobs:
+                self.running[cell.key] = self.launch(cell)
 
     def _awaited(self, cell: Cell) -> bool:
         """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them."""
@@ -165,7 +190,8 @@ class _Crew:
                 return True
         return False
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Note which cells have ended, and how."""
         for key, process in list(self.running.items()):
             if process.is_alive():
                 continue
@@ -204,30 +230,37 @@ def _work(job: _Job, parent: int) -> None:
     store = Store(job.folder)
     error = store.log / f"{cell.key}.error"
     try:
-        import torch
-
-        from fedalpha.folder import versions
-
-        torch.set_num_threads(1)
         error.unlink(missing_ok=True)
         begin = beginning(store, cell, job.donor)
         watchers = [Save(store, cell, job.marks), _progress(store, cell, parent)]
         started = time.time()
-        history = cell.settings.run(workers=1, callbacks=watchers, begin=begin)
-        answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
-        ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
-        about: dict[str, Any] = {"ended": ended, "versions": versions()}
+        found, about = measure(cell, job.per_client, watchers, begin)
         if job.donor is not None:
             about["shares"] = {"cell": job.donor.key, "rounds": cell.shared(job.donor)}
-        store.put(cell, columns(history, job.per_client), about)
-        played = len(history.rows) - (len(begin[1]) if begin else 1)
-        _note_time(store, cell, played, time.time() - started)
+        store.put(cell, found, about)
+        played = len(found["round"]) - (len(begin[1]) if begin else 1)
+        note_time(store, cell, played, time.time() - started)
         clear(store, cell)
     except Exception:
         write_text(error, f"{cell.label}\n{traceback.format_exc()}")
         sys.exit(1)
     finally:
         (store.log / f"{cell.key}.running").unlink(missing_ok=True)
+
+
+def measure(
+    cell: Cell, per_client: bool, callbacks: Sequence[Any], begin: tuple[ServerState, list[Row]] | None = None
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Run a cell in this process, from ``begin`` if that is given: its columns, and how it ended."""
+    import torch
+
+    from fedalpha.folder import versions
+
+    torch.set_num_threads(1)
+    history = cell.settings.run(workers=1, callbacks=callbacks, begin=begin)
+    answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
+    ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
+    return columns(history, per_client), {"ended": ended, "versions": versions()}
 
 
 def columns(history: History, per_client: bool = True) -> dict[str, list[Any]]:
@@ -246,8 +279,6 @@ def columns(history: History, per_client: bool = True) -> dict[str, list[Any]]:
 
 def _progress(store: Store, cell: Cell, parent: int) -> Any:
     from fedalpha.callbacks import Callback
-    from fedalpha.history import Row
-    from fedalpha.round import ServerState
 
     class Progress(Callback):
         """Says what is running, stops when the question is answered, ends with its parent."""
@@ -268,7 +299,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
     return Progress()
 
 
-def _note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
+def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
     store.log.mkdir(parents=True, exist_ok=True)
     record = {"cell": cell.key, "label": cell.label, "rounds": rounds, "seconds": round(seconds, 3)}
     with (store.log / "times.jsonl").open("a") as file:
