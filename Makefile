@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test check clean
+.PHONY: demo test bench check clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -19,6 +19,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Peers are installed in environments of their own, in the user's cache; takes about an hour on 2 idle cores.
+bench: $(VENV)/.installed
+	$(BIN)/fedalpha bench speed
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -60,7 +60,7 @@ def table(
             "",
             f"## {'Start-up' if workload == 'start' else f'Workload {workload}'}",
             "",
-            f"{text.capitalize()}.",
+            f"{text[0].upper()}{text[1:]}.",
             "",
         ]
         lines += _workload(workload, groups.get(workload, []), record)
