@@ -7,6 +7,7 @@ replacement is the paper's; server optimisers treat w_t − aggregate as a gradi
 from __future__ import annotations
 
 from fedalpha.apply.base import APPLIES, Apply
+from fedalpha.apply.optimisers import fedadagrad, fedadam, fedavgm, fedyogi
 from fedalpha.apply.replace import replace
 
-__all__ = ["APPLIES", "Apply", "replace"]
+__all__ = ["APPLIES", "Apply", "fedadagrad", "fedadam", "fedavgm", "fedyogi", "replace"]

@@ -33,6 +33,14 @@ class Job:
     wanted: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Measure a loss on ``batch`` samples, drawn anew in every round, instead of all of a client's data."""
+
+    round: int
+    batch: int
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The mean loss, and one number per sample for correctness (None where accuracy has no meaning)."""
@@ -48,8 +56,8 @@ class Evaluation:
 class Engine(Protocol):
     """Computes what clients compute; knows nothing of strategies."""
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
-        """F_i of the broadcast model on each client's training data."""
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
+        """F_i of the broadcast model on each client's training data, or on a sample of it."""
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
         """Train the clients of a job; reports sorted by id."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedalpha.combine import Reports, Sum, blocks
 from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Evaluation, Ids, Job, Part
+from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.layout import Layout, copy_into
 from fedalpha.engine.pool import Pool
 from fedalpha.engine.site import ClientSite
@@ -41,16 +41,17 @@ class Embedded:
             workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if workers < 1:
             raise ValueError(f"workers = {workers}; give at least 1")
+        workers = min(workers, federation.clients)
         self.site = ClientSite(federation, task, update, seed, device, vectorise)
         alone = workers == 1 or not hasattr(os, "fork") or torch.device(device).type != "cpu"
         self._crew = None if alone else _Crew(self.site, workers)
 
-    def losses(self, broadcast: Broadcast, ids: Ids) -> Array:
+    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
         parts = [[int(ids[i]) for i in block] for block in blocks(len(ids))]
         if self._crew is None:
-            found = [self.site.losses(broadcast, part) for part in parts]
+            found = [self.site.losses(broadcast, part, sample) for part in parts]
         else:
-            found = self._crew.run(broadcast, [("losses", part) for part in parts])
+            found = self._crew.run(broadcast, [("losses", (part, sample)) for part in parts])
         return np.array([loss for part in found for loss in part])
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
@@ -166,8 +167,8 @@ class _Crew:
     def _handle(self, worker: int, task: tuple[str, Any]) -> Any:
         """Runs in a worker."""
         match task:
-            case ("losses", ids):
-                return self.site.losses(self._here, ids)
+            case ("losses", (ids, sample)):
+                return self.site.losses(self._here, ids, sample)
             case ("evaluate", (part, start)):
                 return self.site.evaluate(self._here, part, start)
             case ("train", (first, order)):

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedalpha.combine import Sum
 from fedalpha.data.federations import Examples, Federation
-from fedalpha.engine.base import Part
+from fedalpha.engine.base import Part, Sample
 from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.strategies import Array
@@ -42,10 +43,17 @@ class ClientSite(Site):
         self.method = update
         self.seed = seed
 
-    def losses(self, broadcast: Broadcast, ids: list[int]) -> list[float]:
+    def losses(self, broadcast: Broadcast, ids: list[int], sample: Sample | None = None) -> list[float]:
         """F_i of the broadcast model for each of ``ids``."""
         module = self.load(broadcast)
-        return [self.loss(module, self.federation.client(id)) for id in ids]
+        return [self.loss(module, self._sampled(id, sample)) for id in ids]
+
+    def _sampled(self, id: int, sample: Sample | None) -> Examples:
+        data = self.federation.client(id)
+        if sample is None or sample.batch >= len(data):
+            return data
+        rng = Draws(self.seed, sample.round, id)("loss")
+        return data[torch.from_numpy(rng.choice(len(data), sample.batch, replace=False))]
 
     def train(
         self, broadcast: Broadcast, id: int, round: int, state: Mapping[str, Any], wanted: frozenset[str]

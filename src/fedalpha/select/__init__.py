@@ -8,6 +8,7 @@ training, for rules that look before they choose.
 from __future__ import annotations
 
 from fedalpha.select.base import SELECTIONS, Ask, Population, Select
+from fedalpha.select.by_loss import loss_proportional, power_of_choice
 from fedalpha.select.uniform import uniform
 
-__all__ = ["SELECTIONS", "Ask", "Population", "Select", "uniform"]
+__all__ = ["SELECTIONS", "Ask", "Population", "Select", "loss_proportional", "power_of_choice", "uniform"]

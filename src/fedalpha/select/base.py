@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +13,12 @@ from fedalpha.strategies import Array, State
 from fedalpha.text import Registry, Spelled
 
 Ids = NDArray[np.int64]
-Ask = Callable[[Ids], Array]
+
+
+class Ask(Protocol):
+    """``ask(ids)``: the losses of the current model on those clients; with ``batch``, from so many samples."""
+
+    def __call__(self, ids: Ids, batch: int | None = None) -> Array: ...
 
 
 class Population(Protocol):
@@ -35,6 +40,10 @@ class Select(Spelled, ABC):
     @abstractmethod
     def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
         """Sorted ids of this round's cohort, and the next state. Pure."""
+
+    def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
+        """The state after the round: ``losses`` are the training losses that the clients reported. Pure."""
+        return state
 
 
 SELECTIONS: Registry[Select] = Registry("selection", Select)  # type: ignore[type-abstract]

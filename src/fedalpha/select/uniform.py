@@ -32,9 +32,9 @@ class uniform(Select):  # noqa: N801
 
     def __post_init__(self) -> None:
         if not 0 < self.C <= 1:
-            raise ValueError(f"uniform: C = {self.C}; give the share of clients that take part, in (0, 1]")
+            raise ValueError(f"{self.text_name}: C = {self.C}; give the share of clients that take part, in (0, 1]")
         if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
-            raise ValueError(f"uniform: count = {self.count!r}; give a number of clients, at least 1")
+            raise ValueError(f"{self.text_name}: count = {self.count!r}; give a number of clients, at least 1")
 
     def size(self, n: int) -> int:
         if self.count is not None:

@@ -10,30 +10,51 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybrids
+from fedalpha.strategies.adaptive import adaptive
 from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
+from fedalpha.strategies.baselines import FedCostWAvg, FedNolowe, FedNova, FedPIDAvg
+from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
+from fedalpha.strategies.fair import AFL, TERM, FedMGDA, Superquantile, qFedAvg
+from fedalpha.strategies.guaranteed import cool, fade, per_step, steady, temper
 from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
 
 __all__ = [
+    "AFL",
     "KNOWN_BEFORE_TRAINING",
     "STRATEGIES",
+    "TERM",
     "Array",
     "Cohort",
     "FedAvg",
     "FedBetter",
+    "FedCostWAvg",
+    "FedMGDA",
+    "FedNolowe",
+    "FedNova",
+    "FedPIDAvg",
     "FedSoftBetter",
     "FedSoftWorse",
     "FedWorse",
     "Need",
     "State",
     "Strategy",
+    "Superquantile",
     "Traits",
+    "adaptive",
     "anneal",
     "cap",
+    "clipped",
+    "cool",
+    "fade",
     "floor",
     "mix",
+    "per_step",
+    "qFedAvg",
+    "steady",
     "strategy",
     "switch",
+    "temper",
     "weights",
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedalpha.data.federations import Examples
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
+from fedalpha.select.base import Population
 from fedalpha.task import Task
 from fedalpha.text import Registry, Spelled
 from fedalpha.update.schedules import SCHEDULES
@@ -40,6 +41,8 @@ class Report:
 
     ``losses`` holds ``train`` and, where asked for, ``after``; ``state`` is the client's next state, which
     is committed with the round; ``parameters`` is None where only a sum over several clients travels.
+    ``origin`` is the (run, round) that it says it belongs to, None for the present one; ``delay`` the
+    seconds it was under way.
     """
 
     id: int
@@ -49,6 +52,8 @@ class Report:
     samples: int
     extras: Parameters = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    origin: tuple[int, int] | None = None
+    delay: float = 0.0
 
 
 class Site:
@@ -117,6 +122,10 @@ class Update(Spelled, ABC):
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
         """Train one client; ``state`` is empty the first time. Pure."""
+
+    def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
+        """The extras of the next broadcast, from what the clients reported (control variates …). Pure."""
+        return broadcast.extras
 
 
 UPDATES: Registry[Update] = Registry("client update", Update, (SCHEDULES,))  # type: ignore[type-abstract]

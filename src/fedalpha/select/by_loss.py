@@ -1,0 +1,106 @@
+"""Selections that look at losses: Power-of-Choice and loss-proportional sampling.
+
+Both favour clients that the model serves badly, before anybody trains. Power-of-Choice asks d clients
+(or nobody, with stale losses); loss-proportional sampling asks everybody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedalpha.select.base import SELECTIONS, Ask, Ids, Population
+from fedalpha.select.uniform import uniform
+from fedalpha.strategies import Array, State
+from fedalpha.strategies.base import recall, remember
+
+
+def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
+    """``count`` different clients (fewer if fewer have a chance), drawn in proportion to ``chances``."""
+    count = min(count, int((chances > 0).sum()))
+    return rng.choice(len(chances), size=count, replace=False, p=chances / chances.sum())
+
+
+@SELECTIONS.register(
+    formula="d candidates ∝ p without replacement, then the m with the largest F_i(w_t)",
+    reference="Cho et al., 2020, 2010.01243",
+    examples=(
+        "power_of_choice(C=0.1, d=0.3)",
+        "power_of_choice(count=3, d=10, batch=16)",
+        "power_of_choice(count=3, d=10, stale=true)",
+    ),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class power_of_choice(uniform):  # noqa: N801 - written in lower case
+    """Candidates in proportion to their data, of whom the worst served take part.
+
+    ``d``: a number of candidates or a fraction of all clients; it is at least m. d = m is sampling ∝ p, a
+    large d picks the worst of all. The paper averages the chosen uniformly: use it with
+    ``FedAvg(prior=uniform)``. Two variants save work: ``batch`` estimates each loss from so many samples
+    (cpow-d), ``stale`` asks nobody and uses the training loss of a client's last turn, infinite before its first
+    (rpow-d). Losses that are not finite numbers come last.
+    """
+
+    d: int | float = field(default=0.3, metadata={"always": True})
+    batch: int | None = None
+    stale: bool = False
+
+    text_name: ClassVar[str] = "power_of_choice"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = isinstance(self.d, int | float) and not isinstance(self.d, bool)
+        if not number or not self.d > 0 or (isinstance(self.d, float) and self.d > 1):
+            raise ValueError(f"power_of_choice: d = {self.d!r}; give a count (d=10) or a fraction in (0, 1] (d=0.3)")
+        if self.batch is not None and (not isinstance(self.batch, int) or self.batch < 1):
+            raise ValueError(f"power_of_choice: batch = {self.batch!r}; give a number of samples, at least 1")
+        if not isinstance(self.stale, bool) or (self.stale and self.batch is not None):
+            raise ValueError("power_of_choice: stale is true or false, and asks nobody: leave batch out with it")
+
+    def candidates(self, n: int) -> int:
+        d = self.d if isinstance(self.d, int) else math.floor(self.d * n + 1e-9)
+        return min(n, max(d, self.size(n)))
+
+    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
+        n = population.clients
+        found = draw(rng, population.sizes(np.arange(n)), self.candidates(n))
+        if self.stale:
+            losses = recall(state, found, math.inf)
+        else:
+            order = np.argsort(found)
+            losses = np.empty(len(found))
+            losses[order] = ask(found[order], self.batch)
+            losses = np.where(np.isfinite(losses), losses, -math.inf)
+        worst = np.argsort(-losses, kind="stable")[: self.size(n)]  # ties: in the order of the draw
+        return np.sort(found[worst]), state
+
+    def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
+        known = np.isfinite(losses)
+        if not self.stale or not known.any():
+            return state
+        return remember(state, ids[known], np.asarray(losses)[known])
+
+
+@SELECTIONS.register(
+    formula="m clients without replacement, with chances ∝ p_i·F_i(w_t)",
+    reference="after Goetz et al., 2019, 1909.12641, whose values are √n_i·F_i",
+    examples=("loss_proportional(C=0.1)", "loss_proportional(count=5)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class loss_proportional(uniform):  # noqa: N801
+    """Clients in proportion to the loss that they hold: p_i·F_i; everybody is asked."""
+
+    text_name: ClassVar[str] = "loss_proportional"
+
+    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
+        everybody = np.arange(population.clients)
+        sizes, losses = population.sizes(everybody), ask(everybody)
+        losses = np.where(np.isfinite(losses), np.maximum(losses, 0.0), 0.0)
+        chances = sizes * (losses / max(losses.max(), 1e-300))
+        if not (chances > 0).any():
+            chances = sizes
+        return np.sort(draw(rng, chances, self.size(population.clients))), state

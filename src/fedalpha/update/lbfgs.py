@@ -1,0 +1,99 @@
+"""Stochastic L-BFGS with displacement aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedalpha.data.federations import Examples
+from fedalpha.rng import Draws
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.curvature import Pairs
+from fedalpha.update.local import Last, Local
+from fedalpha.update.scaffold import without_momentum
+from fedalpha.update.sgd import sgd
+
+_HALVINGS = 10
+
+
+@UPDATES.register(
+    formula="w ← w − t·H·∇F_i(w; batch), H by BFGS from lr·I, t by halving on the batch",
+    reference="Berahas, Curtis, Zhou, 2019, 1903.03471",
+    examples=("lbfgs(lr=0.1)", "lbfgs(lr=0.1, batch=64, steps=10, memory=5, aggregate=false)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class lbfgs(sgd):  # noqa: N801 - written in lower case
+    """Quasi-Newton steps on mini-batches; curvature is learnt anew in every round.
+
+    Both gradients of a pair come from the same batch. ``lr`` scales the initial inverse Hessian, so the first
+    step is one of SGD. ``memory`` pairs are kept; with ``aggregate`` a pair whose step depends linearly on
+    later ones is folded into them (see `fedalpha.update.curvature`), so that nothing is lost; otherwise
+    the oldest goes. Steps are halved until the batch loss falls enough (Armijo, 10⁻⁴). A step
+    costs two gradients. Use it for small models with large local batches.
+    """
+
+    memory: int = 10
+    aggregate: bool = True
+
+    text_name: ClassVar[str] = "lbfgs"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        without_momentum(self)
+        if isinstance(self.memory, bool) or not isinstance(self.memory, int) or self.memory < 1:
+            raise ValueError(f"lbfgs: memory = {self.memory!r}; give a number of pairs, at least 1")
+        if not isinstance(self.aggregate, bool):
+            raise ValueError(f"lbfgs: aggregate = {self.aggregate!r}; write true or false")
+
+    def update(
+        self,
+        site: Site,
+        broadcast: Broadcast,
+        data: Examples,
+        state: Mapping[str, Any],
+        draws: Draws,
+        wanted: frozenset[str] = frozenset(),
+    ) -> Report:
+        local = Local(site, broadcast, data, draws, self.weight_decay)
+        pairs = Pairs(self.memory, self.rate(draws.round), self.aggregate)
+        steps = self.count(len(data))
+        last = Last(steps, self.per_epoch(len(data)))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draws.integer("torch"))
+            for batch in self.batches(len(data), draws("batches")):
+                loss, gradients = local.gradient(batch)
+                last.add(loss, len(batch))
+                g = _flat(gradients)
+                step = self._search(local, batch, g, -pairs.solve(g))
+                if step is not None:
+                    pairs.add(step, _flat(local.gradient(batch)[1]) - g)
+        return local.report(last.mean, steps, wanted)
+
+    def _search(self, local: Local, batch: Tensor, g: Tensor, direction: Tensor) -> Tensor | None:
+        """Move along the direction, halved until the loss falls; None (and no move) if it never does."""
+        start, slope = local.loss(batch), float(g @ direction)
+        before = [p.detach().clone() for p in local.parameters]
+        for _ in range(_HALVINGS):
+            _place(local, before, direction)
+            if local.loss(batch) <= start + 1e-4 * slope:
+                after = _flat([p.detach() for p in local.parameters])
+                return after - _flat(before)  # as it was rounded
+            direction, slope = direction / 2, slope / 2
+        _place(local, before, torch.zeros_like(direction))
+        return None
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([t.reshape(-1).double() for t in tensors])
+
+
+@torch.no_grad()
+def _place(local: Local, before: list[Tensor], direction: Tensor) -> None:
+    at = 0
+    for p, old in zip(local.parameters, before, strict=True):
+        p.copy_(old.double() + direction[at : at + p.numel()].view_as(p))
+        at += p.numel()

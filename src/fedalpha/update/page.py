@@ -1,0 +1,78 @@
+"""PAGE: a variance-reduced local solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fedalpha.data.federations import Examples
+from fedalpha.rng import Draws
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.local import Last, Local
+from fedalpha.update.scaffold import without_momentum
+from fedalpha.update.sgd import sgd
+
+
+@UPDATES.register(
+    formula="w⁺ = w − lr·g; g⁺ = ∇F_i(w⁺) with chance p, else g + ∇F_i(w⁺; batch) − ∇F_i(w; batch)",
+    reference="Li et al., 2021, 2008.10898; Zhao et al., 2021, 2108.04755 (FedPAGE)",
+    examples=("page(lr=0.1)", "page(lr=0.1, batch=8, steps=20, p=0.1)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class page(sgd):  # noqa: N801 - written in lower case
+    """The probabilistic gradient estimator: a full gradient now and then, cheap corrections in between.
+
+    It starts from the client's full gradient, and its noise vanishes as the model settles, so a constant
+    rate converges where SGD keeps jumping. ``p`` is the chance of a full gradient, b'/(b + b') by default
+    (b' the batch, b the client's samples), which costs the same on average as two batches a step. Each
+    client runs PAGE on its own data; FedPAGE's estimator across clients, which needs another exchange
+    before training, is not part of it.
+    """
+
+    p: float | None = None
+
+    text_name: ClassVar[str] = "page"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        without_momentum(self)
+        if self.p is not None and (isinstance(self.p, bool) or not 0 < self.p <= 1):
+            raise ValueError(f"page: p = {self.p!r}; give the chance of a full gradient in (0, 1], or none")
+
+    def update(
+        self,
+        site: Site,
+        broadcast: Broadcast,
+        data: Examples,
+        state: Mapping[str, Any],
+        draws: Draws,
+        wanted: frozenset[str] = frozenset(),
+    ) -> Report:
+        local = Local(site, broadcast, data, draws, self.weight_decay)
+        size = self.batch or len(data)
+        chance = size / (size + len(data)) if self.p is None else self.p
+        rate = self.rate(draws.round) * (1 if site.task.reduction == "mean" else min(size, len(data)))
+        steps = self.count(len(data))
+        last = Last(steps, self.per_epoch(len(data)))
+        coin = draws("page")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draws.integer("torch"))
+            batches = self.batches(len(data), draws("batches"))
+            loss, estimate = local.gradient()
+            last.add(loss, len(next(batches)))
+            local.move(estimate, -rate)
+            for batch in batches:
+                if coin.random() < chance:
+                    loss, estimate = local.gradient()
+                else:
+                    loss, here = local.gradient(batch)
+                    local.move(estimate, rate)  # back to the point before, for the same batch
+                    there = local.gradient(batch)[1]
+                    local.move(estimate, -rate)
+                    estimate = [g + (a - b) for g, a, b in zip(estimate, here, there, strict=True)]
+                last.add(loss, len(batch))
+                local.move(estimate, -rate)
+        return local.report(last.mean, steps, wanted)

@@ -1,0 +1,108 @@
+"""SCAFFOLD: control variates against client drift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedalpha.data.federations import Examples
+from fedalpha.models import Parameters
+from fedalpha.rng import Draws
+from fedalpha.select.base import Population
+from fedalpha.strategies.base import choice
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.local import Last, Local
+from fedalpha.update.sgd import sgd
+
+_PREFIX = "scaffold."
+
+
+@UPDATES.register(
+    formula="y ← y − lr·(∇F_i(y; batch) − c_i + c); c_i⁺ = c_i − c + (x − y)/(K·lr); c ← c + Σ(c_i⁺ − c_i)/N",
+    reference="Karimireddy et al., 2020, 1910.06378 (option II)",
+    examples=("scaffold(lr=0.1)", "scaffold(lr=0.05, batch=16, epochs=2, prior=size)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class scaffold(sgd):  # noqa: N801 - written in lower case
+    """SGD whose steps are corrected by what the client's own gradients differ from everybody's.
+
+    The server's control variate c travels with the broadcast (twice the bytes each way), each client keeps
+    its c_i. ``prior``: uniform (the reference: all clients count the same, use it with
+    ``FedAvg(prior=uniform)``) or size, where c is weighted by the clients' data as FedAvg does.
+    """
+
+    prior: str = "uniform"
+
+    text_name: ClassVar[str] = "scaffold"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        without_momentum(self)
+        choice("scaffold", "prior", self.prior, ("uniform", "size"))
+
+    def update(
+        self,
+        site: Site,
+        broadcast: Broadcast,
+        data: Examples,
+        state: Mapping[str, Any],
+        draws: Draws,
+        wanted: frozenset[str] = frozenset(),
+    ) -> Report:
+        local = Local(site, broadcast, data, draws, self.weight_decay)
+        start = [p.detach().clone() for p in local.parameters]
+        common = [_found(broadcast.extras, _PREFIX + name, p) for name, p in zip(local.names, start, strict=True)]
+        own = [_found(state.get("control", {}), name, p) for name, p in zip(local.names, start, strict=True)]
+        shift = [c - mine for c, mine in zip(common, own, strict=True)]
+        rate = self.rate(draws.round)
+        steps = self.count(len(data))
+        last = Last(steps, self.per_epoch(len(data)))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draws.integer("torch"))
+            for batch in self.batches(len(data), draws("batches")):
+                loss, gradients = local.gradient(batch)
+                scale = 1.0 if site.task.reduction == "mean" else len(batch)
+                local.move([scale * g + s for g, s in zip(gradients, shift, strict=True)], -rate)
+                last.add(loss, len(batch))
+        moved = [(x - y.detach()) / (steps * rate) for x, y in zip(start, local.parameters, strict=True)]
+        change = [m - c for m, c in zip(moved, common, strict=True)]
+        report = local.report(last.mean, steps, wanted)
+        return Report(
+            report.id,
+            report.parameters,
+            report.losses,
+            steps,
+            report.samples,
+            {_PREFIX + name: c.cpu() for name, c in zip(local.names, change, strict=True)},
+            {"control": {name: (mine + c).cpu() for name, mine, c in zip(local.names, own, change, strict=True)}},
+        )
+
+    def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
+        total = float(population.clients)
+        if self.prior == "size":
+            total = float(population.sizes(np.arange(population.clients)).sum())
+        extras = dict(broadcast.extras)
+        for name in sorted({name for report in reports for name in report.extras if name.startswith(_PREFIX)}):
+            values = [(r.samples if self.prior == "size" else 1, r.extras[name]) for r in reports]
+            summed = _found(extras, name, values[0][1]).double()
+            for weight, change in values:
+                summed = summed + weight / total * change.double()
+            extras[name] = summed.to(values[0][1].dtype)
+        return extras
+
+
+def without_momentum(update: sgd) -> None:
+    """Refuse momentum where the method has none."""
+    if update.momentum:
+        raise ValueError(f"{update.text_name}: momentum = {update.momentum}; the method has none, leave it out")
+
+
+def _found(held: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
+    """The tensor called ``name``; zeros where there is none yet, or the model has changed its shape."""
+    value = held.get(name)
+    return value.to(like.device) if value is not None and value.shape == like.shape else torch.zeros_like(like)

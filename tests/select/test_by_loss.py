@@ -1,0 +1,128 @@
+"""Power-of-Choice and loss-proportional sampling."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fedalpha
+from fedalpha.data import Pooled
+from fedalpha.select import SELECTIONS
+from histories import same_model
+
+
+class Crowd:
+    """Clients with given sizes and losses; notes who is asked."""
+
+    def __init__(self, sizes: list[float], losses: list[float]) -> None:
+        self.clients, self._sizes, self._losses = len(sizes), np.array(sizes, dtype=float), np.array(losses)
+        self.asked: list[int] = []
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        return self._sizes[ids]
+
+    def optima(self, ids: np.ndarray) -> None:
+        return None
+
+    def ask(self, ids: np.ndarray, batch: int | None = None) -> np.ndarray:
+        assert (np.diff(ids) > 0).all()
+        self.asked = ids.tolist()
+        return self._losses[ids]
+
+
+def chosen(text: str, crowd: Crowd, seed: int, state: dict | None = None) -> list[int]:  # type: ignore[type-arg]
+    rule = SELECTIONS.parse(text)
+    return rule.select(state or rule.init(), crowd, crowd.ask, np.random.default_rng(seed))[0].tolist()
+
+
+def test_the_worst_of_all_when_everybody_is_a_candidate() -> None:
+    crowd = Crowd([1] * 6, [0.1, 5, 3, 4, 0.2, math.nan])
+    assert chosen("power_of_choice(count=3, d=6)", crowd, 0) == [1, 2, 3]
+
+
+def test_candidates_are_drawn_in_proportion_to_the_data() -> None:
+    """Three of four clients hold 1/20 each, one 17/20: with d = m = 1 that is the chance to be chosen."""
+    crowd = Crowd([17, 1, 1, 1], [1, 1, 1, 1])
+    first = sum(chosen("power_of_choice(count=1, d=1)", crowd, seed) == [0] for seed in range(400))
+    assert 0.80 < first / 400 < 0.90
+    assert len(crowd.asked) == 1
+
+
+def test_the_worst_of_the_candidates_and_nobody_else_is_asked() -> None:
+    losses = np.arange(20.0)
+    for seed in range(20):
+        crowd = Crowd([1] * 20, losses.tolist())
+        found = chosen("power_of_choice(C=0.1, d=5)", crowd, seed)
+        assert len(crowd.asked) == 5
+        assert found == sorted(crowd.asked)[-2:]
+
+
+def test_clients_without_data_are_never_candidates() -> None:
+    crowd = Crowd([0, 1, 1, 0], [9, 1, 2, 9])
+    assert chosen("power_of_choice(count=3, d=4)", crowd, 0) == [1, 2]
+
+
+def test_stale_losses_ask_nobody_and_try_the_unknown_first() -> None:
+    rule = SELECTIONS.parse("power_of_choice(count=2, d=4, stale=true)")
+    crowd = Crowd([1] * 4, [0] * 4)
+    state = rule.learn(rule.init(), np.array([0, 2, 3]), [0.5, 2.0, 1.0])
+    for seed in range(5):
+        assert chosen(str(rule), crowd, seed, state) == [1, 2]  # 1 was never tried, 2 had the largest loss
+    assert crowd.asked == []
+
+
+def test_loss_proportional_chances() -> None:
+    crowd = Crowd([1, 1, 2], [1, 3, 3])  # ∝ 1, 3, 6
+    counts = np.bincount([chosen("loss_proportional(count=1)", crowd, s)[0] for s in range(2000)], minlength=3) / 2000
+    np.testing.assert_allclose(counts, [0.1, 0.3, 0.6], atol=0.04)
+    assert chosen("loss_proportional(count=2)", Crowd([1, 1], [0, 0]), 0) == [0, 1]
+
+
+def skewed() -> Pooled:
+    """18 clients with the digits 0–4, 2 small ones with 8 and 9; each client is tested on its own classes."""
+    whole = fedalpha.federation("digits", partition="iid", clients=1, seed=0)
+    x, y = whole.client(0).x, whole.client(0).y
+    easy, hard = (y < 5).nonzero().flatten(), (y >= 8).nonzero().flatten()
+    groups = [*easy.chunk(18), *hard[:60].chunk(2)]
+    test = whole.test
+    parts = [(test.x[test.y < 5], test.y[test.y < 5]) for _ in range(18)]
+    parts += [(test.x[test.y >= 8], test.y[test.y >= 8]) for _ in range(2)]
+    return fedalpha.federation([(x[g], y[g]) for g in groups], test=parts)
+
+
+def test_power_of_choice_raises_the_worst_clients_accuracy() -> None:
+    data, gains = skewed(), []
+    for seed in range(3):
+        same = {"rounds": 40, "workers": 1, "seed": seed, "strategy": "FedAvg(prior=uniform)"}
+        fair = fedalpha.run(data, "mlp", select="power_of_choice(count=4, d=12)", update="sgd(epochs=2)", **same)
+        plain = fedalpha.run(data, "mlp", select="uniform(count=4)", update="sgd(epochs=2)", **same)
+        worst = [h.column("worst_client_accuracy")[-10:].mean() for h in (fair, plain)]
+        gains.append(worst[0] - worst[1])
+    assert min(gains) > 0.1
+
+
+def test_the_variants_save_what_they_promise(digits: Pooled) -> None:
+    texts = ["power_of_choice(count=2, d=8)", "power_of_choice(count=2, d=8, batch=4)"]
+    exact, sampled = (fedalpha.run(digits, "mlp", select=t, rounds=3, workers=1) for t in texts)
+    stale = fedalpha.run(digits, "mlp", select="power_of_choice(count=2, d=8, stale=true)", rounds=3, workers=1)
+    assert stale.rows[1]["bytes_down"] * 4 == exact.rows[1]["bytes_down"] == sampled.rows[1]["bytes_down"]
+    assert [r["cohort"] for r in exact.rows] != [r["cohort"] for r in sampled.rows]
+    again = fedalpha.run(digits, "mlp", select=texts[1], rounds=3, workers=3)
+    assert same_model(sampled, again)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("power_of_choice(d=0)", "d = 0; give a count"),
+        ("power_of_choice(d=1.5)", "fraction"),
+        ("power_of_choice(batch=0)", "batch = 0"),
+        ("power_of_choice(stale=true, batch=3)", "leave batch out"),
+        ("power_of_choice(C=2)", "power_of_choice: C = 2"),
+    ],
+)
+def test_bad_arguments_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SELECTIONS.parse(text)
