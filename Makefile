@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test crash clean
+.PHONY: demo test crash bench clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -19,6 +19,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Peers are installed in environments of their own, in the user's cache; takes about an hour on 2 idle cores.
+bench: $(VENV)/.installed
+	$(BIN)/fedalpha bench speed
 
 # Kill runs with SIGKILL: 200 times at random instants, then at every step of the save path.
 crash: $(VENV)/.installed-dev

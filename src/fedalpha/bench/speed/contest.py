@@ -66,8 +66,9 @@ def measure(contestant: Contestant, limit: float, watch: bool) -> dict[str, Any]
             _read(line, found)
         if process.returncode and "error" not in found:
             err.seek(0)
-            last = [line.strip() for line in err if line.strip()][-1:]
-            found["error"] = f"ended with {process.returncode}: {''.join(last)[:300]}"
+            lines = [line.strip() for line in err if line.strip()]
+            telling = [line for line in lines if "Error" in line.partition(":")[0]] or lines or ["it wrote nothing"]
+            found["error"] = f"ended with {process.returncode}: {telling[-1][:300]}"
     if contestant.whole:
         found["seconds"] = [elapsed]
     elif not found["seconds"] and "error" not in found:

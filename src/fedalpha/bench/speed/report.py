@@ -60,7 +60,7 @@ def table(
             "",
             f"## {'Start-up' if workload == 'start' else f'Workload {workload}'}",
             "",
-            f"{text.capitalize()}.",
+            f"{text[0].upper()}{text[1:]}.",
             "",
         ]
         lines += _workload(workload, groups.get(workload, []), record)
@@ -144,7 +144,11 @@ def _workload(workload: str, group: Sequence[Cell], record: Mapping[str, Any]) -
         else:
             row.append(_number(None if cell.pss is None else cell.pss / 1e9))
         if workload in "AB":
-            row += [_number(cell.median / ours if ours else None), _number(cell.loss), _number(cell.progress)]
+            row += [
+                _number(cell.median / ours if ours else None),
+                "–" if cell.loss is None else f"{cell.loss:.4f}",
+                _number(cell.progress),
+            ]
         if cell.error:
             row[0] += f" (a run failed: {cell.error})"
         lines.append(f"| {' | '.join(row)} |")

@@ -91,7 +91,7 @@ def prepare(workload: str, sizes: Sizes, folder: Path) -> Path:
     from fedalpha.models import initial
 
     clients, samples = sizes.a if workload == "A" else sizes.b
-    model, batch = ("cnn", 64) if workload == "A" else ("softmax", 20)
+    model, batch, lr = ("cnn", 64, 0.1) if workload == "A" else ("softmax", 20, 0.01)
     folder.mkdir(parents=True, exist_ok=True)
     data = _data(sizes.data, clients, samples)
     np.save(folder / "x.npy", data.data.x.numpy())
@@ -101,7 +101,7 @@ def prepare(workload: str, sizes: Sizes, folder: Path) -> Path:
     _, parameters = initial(model, SHAPE, CLASSES, integer(SEED, "model"))
     arrays: dict[str, Any] = {name: value.numpy() for name, value in parameters.items()}
     np.savez(folder / "initial.npz", **arrays)
-    (folder / "work.json").write_text(json.dumps({"model": model, "batch": batch, "lr": 0.1, "seed": SEED}))
+    (folder / "work.json").write_text(json.dumps({"model": model, "batch": batch, "lr": lr, "seed": SEED}))
     return folder
 
 

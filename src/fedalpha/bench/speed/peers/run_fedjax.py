@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contestant
-import fedjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from fedjax.algorithms import fed_avg
+
+jax.tree_map = jax.tree_util.tree_map  # FedJAX calls it by the name that newer versions of JAX have dropped
+import fedjax  # noqa: E402
+from fedjax.algorithms import fed_avg  # noqa: E402
 
 
 def forward(params, x):

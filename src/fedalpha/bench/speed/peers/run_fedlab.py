@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
+from unittest.mock import MagicMock
 
 import contestant
 import torch
-from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler
-from fedlab.core.standalone import StandalonePipeline
-from fedlab.utils import Logger
-from torch_models import arrays, build, with_parameters
+
+# FedLab imports torchvision for data sets that are not used here; the real one would bring another torch.
+sys.modules["torchvision"] = MagicMock()
+from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler  # noqa: E402
+from fedlab.core.standalone import StandalonePipeline  # noqa: E402
+from fedlab.utils import Logger  # noqa: E402
+from torch_models import arrays, build, with_parameters  # noqa: E402
 
 
 class Parts:
