@@ -53,3 +53,13 @@ def test_unequal_work() -> None:
         (check,) = compare(run, [work_statement(run)])
         assert check.violations == 0
     assert mended.gap[-1].mean() < 0.01 < 0.05 < plain.gap[-1].mean()  # alpha ∝ p_i/E_i removes the bias
+
+
+def test_lemma_1_forgives_rounding_and_nothing_else() -> None:
+    """In one dimension it is an equality for the steepest client: gradients of 100 leave an excess of one last bit."""
+    line = Quadratics(np.array([[[3.3]], [[1.0]]]), np.array([[0.1], [-0.7]]), np.array([0.3, 0.9]), np.array([31.7]))
+    run = simulate(line, "FedAvg", E=5, rounds=20)
+    assert abs(run.lemma1) < 1e-12
+    assert sum(c.violations for c in checks(run)) == 0
+    object.__setattr__(line, "constants", dataclasses.replace(line.constants, L=3.3 * (1 - 1e-6)))
+    assert simulate(line, "FedAvg", E=5, rounds=20).lemma1 > 1e-8

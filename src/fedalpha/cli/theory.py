@@ -155,7 +155,7 @@ def _distances(rows: list[dict[str, Any]], steps: int) -> Table:
 
 
 def _verification(result: Verification) -> Table:
-    table = _new_table("Bound / measured over all runs (1 is tight; a violation would be below)")
+    table = _new_table("Bound / measured over all runs (1 is tight; with noise a mean may fall below by chance)")
     table.add_column("statement")
     for heading in ("runs", "comparisons", "violations", "least", "median", "median, last step"):
         table.add_column(heading, justify="right")

@@ -154,7 +154,7 @@ def _compare(statement: str, measured: Array, bound: Array, width: float) -> Che
     rounding = 1e-9 * np.abs(mean) + 1e-12
     violated = excess.mean(1) - width * excess.std(1) > rounding
     # A start that is exact by construction (Δ_0, or disc = 0 at round starts) says nothing about tightness.
-    telling = (mean > 1e-12) & (limit > mean * (1 + 1e-9))
+    telling = (mean > 1e-12) & (np.abs(limit - mean) > 1e-9 * mean)
     ratios = limit[telling] / mean[telling] if telling.any() else np.array([np.nan])
     return Check(
         statement, len(mean), int(violated.sum()), float(np.median(ratios)), float(ratios.min()), float(ratios[-1])

@@ -36,7 +36,8 @@ class Run:
     before each step: ``disc`` Σ alpha‖w_t − w_t^i‖², ``excess`` Σ alpha x_i(w_t), ``excess_star``
     Σ alpha x_i(w*), ``dissimilarity`` χ²·Σ p‖∇F_i(w_t) − ∇F(w_t)‖². ``alpha`` is (round, replica, client).
     ``gradient2`` and ``lemma1`` are maxima over all local iterates, of ‖∇F_i‖² and of
-    ‖∇F_i‖² − 2L·x_i. ``w`` holds w_t at the round starts, (rounds + 1, replica, d).
+    ‖∇F_i‖² − 2L·x_i relative to the size of its terms (it is an equality for some F_i, so that only
+    rounding decides its sign there). ``w`` holds w_t at the round starts, (rounds + 1, replica, d).
     """
 
     problem: Problem
@@ -117,9 +118,11 @@ def simulate(
         alpha, states = _weigh(problem, rule, states, w, trail, steps, r, _draw(problem.n, replicas, fraction, seed, r))
         means = np.einsum("rn,krnd->krd", alpha, trail)
         rows.append(_observe(problem, alpha, means[:-1], trail[:-1]))
-        squares = np.square(problem.gradients(trail[:-1])).sum(-1)
+        squares, losses = np.square(problem.gradients(trail[:-1])).sum(-1), problem.losses(trail[:-1])
         gradient2 = max(gradient2, float(squares.max()))
-        lemma1 = max(lemma1, float((squares - 2 * c.L * (problem.losses(trail[:-1]) - c.Fi_star)).max()))
+        size = squares + 2 * c.L * (np.abs(losses) + np.abs(c.Fi_star))
+        over = squares - 2 * c.L * (losses - c.Fi_star)
+        lemma1 = max(lemma1, float((over / np.where(size > 0, size, 1.0)).max()))
         w = means[-1]
         starts.append(w)
         weights.append(alpha)
