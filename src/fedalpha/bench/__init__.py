@@ -1,0 +1,1 @@
+"""Benches: long comparisons that are commands of their own, with stored results."""
