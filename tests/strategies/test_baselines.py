@@ -13,14 +13,12 @@ from fedalpha.strategies import STRATEGIES, Cohort, Strategy, strategy
 from fedalpha.task import Task
 
 
-def rounds(
-    rule: Strategy, *losses: list[float], ids: list[int] | None = None, sizes: list[float] | None = None
-) -> list:  # type: ignore[type-arg]
+def rounds(rule: Strategy, *losses: list[float], sizes: list[float] | None = None) -> list[np.ndarray]:
     """alpha of successive rounds with these losses."""
     state, found = rule.init(), []
     for values in losses:
         n = len(values)
-        cohort = Cohort(ids or np.arange(n), sizes or np.ones(n), before=values, train=values, after=values)
+        cohort = Cohort(np.arange(n), sizes or np.ones(n), before=values, train=values, after=values)
         alpha, state = rule.weights(state, cohort)
         found.append(alpha)
     return found
