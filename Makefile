@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test check clean
+.PHONY: demo test crash clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -19,6 +19,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Kill runs with SIGKILL: 200 times at random instants, then at every step of the save path.
+crash: $(VENV)/.installed-dev
+	$(BIN)/python tests/crash.py --kills 200
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,11 +1,21 @@
-"""Shared by the tests: a small federation."""
+"""Shared by the tests: a small federation, and how hypothesis draws (the same every time)."""
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
 from fedalpha import federation
 from fedalpha.data import Pooled
+
+hypothesis.settings.register_profile(
+    "fedalpha",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # a busy machine is no failure
+)
+hypothesis.settings.load_profile("fedalpha")
 
 
 @pytest.fixture(scope="session")

@@ -237,7 +237,7 @@ def read_or_refused(text: str) -> None:
     assert strategy(str(rule)) == rule
 
 
-fuzz = settings(max_examples=400, deadline=None, derandomize=True, database=None)
+fuzz = settings(max_examples=400)
 
 
 @fuzz

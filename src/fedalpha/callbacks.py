@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedalpha.history import History, Row
@@ -14,6 +14,9 @@ class Callback:
 
     def on_start(self, rounds: int) -> None:
         """Before the initial model is evaluated."""
+
+    def on_resume(self, rows: Sequence[Row]) -> None:
+        """After `on_start`, where a saved run goes on: the rows it has already."""
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         """After each row (row 0 is the initial model); return True to stop the run."""

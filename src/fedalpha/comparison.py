@@ -1,37 +1,136 @@
-"""A comparison of strategies over paired seeds, as a table of plain values."""
+"""Strategies compared over paired seeds: one summary per strategy and measure.
+
+Used by `fedalpha compare`, studies and reports alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
-from fedalpha.history import History
-from fedalpha.stats import interval, paired, rounds_text
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.measures import Curve, Measure, Measured
+from fedalpha.stats import Difference, Interval, holm, interval, median_time, paired, restricted_mean
+
+Runs = Mapping[str, Mapping[int, Curve]]
+"""Curves by strategy and seed."""
 
 
-def table(runs: Mapping[str, Sequence[History]], target: float) -> list[dict[str, Any]]:
-    """One row per strategy: final accuracy, R_p and the paired difference to the first strategy.
+@dataclass(frozen=True)
+class Summary:
+    """One strategy, one measure.
 
-    Accuracies are those of the final round, never of the best one; intervals are 95 % (Student t).
-    Only seeds that every strategy has finished enter the differences.
+    ``missing`` counts seeds whose run does not answer (``–``), ``unreached`` those that never got there: they
+    enter the mean at ``horizon``, which makes it a lower bound. ``difference`` is to the reference over the
+    seeds that both have, ``p_holm`` its p-value corrected for all comparisons of this measure;
+    ``same_as`` names an earlier strategy with the very same values, which is not counted again.
     """
-    reference = next(iter(runs.values()))
-    rows = []
-    for name, histories in runs.items():
-        final = [float(h.accuracy[-1]) for h in histories]
-        shared = min(len(final), len(reference))
-        difference = paired(final[:shared], [float(h.accuracy[-1]) for h in reference[:shared]])
-        reached = [h.rounds_to(target) for h in histories]
-        limit = max((int(h.rows[-1]["round"]) for h in histories), default=0)
-        rows.append(
-            {
-                "strategy": name,
-                "seeds": len(histories),
-                "accuracy": final,
-                "rounds_to_target": reached,
-                "accuracy_text": interval(final).text(2, 100),
-                "rounds_text": rounds_text(reached, limit) if reached else "–",
-                "difference_text": "reference" if histories is reference else difference.text(2, 100),
-            }
+
+    strategy: str
+    measure: Measure
+    values: dict[int, Measured]
+    mean: Interval
+    missing: int = 0
+    unreached: int = 0
+    horizon: float | None = None
+    median: float | None = None
+    difference: Difference | None = None
+    p_holm: float | None = None
+    same_as: str | None = None
+
+    @property
+    def text(self) -> str:
+        """mean ± half in the measure's unit; runs that never got there are counted."""
+        if not self.values:
+            return "–"
+        shown = self.mean.text(self.measure.digits, self.measure.scale)
+        if not self.unreached:
+            return shown
+        if self.unreached == len(self.values):
+            limit = f"{self.measure.scale * self.mean.mean:.{self.measure.digits}f}".removesuffix(".00")
+            return f"> {limit} in all {len(self.values)}"
+        return f"≥ {shown} ({self.unreached} of {len(self.values)} not reached)"
+
+    @property
+    def difference_text(self) -> str:
+        if self.difference is None:
+            return "–"
+        return self.difference.text(self.measure.digits, self.measure.scale)
+
+
+def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> list[Summary]:
+    """A summary per strategy, in order; ``reference`` (the first by default) is what the others are compared with."""
+    reference = reference or next(iter(runs))
+    measured = {
+        strategy: {seed: value for seed, run in by_seed.items() if (value := measure.of(run)) is not None}
+        for strategy, by_seed in runs.items()
+    }
+    bounds = [v.value for values in measured.values() for v in values.values() if not v.reached]
+    horizon = min(bounds) if bounds and measure.kind == "R" else None
+    rows: list[Summary] = []
+    for strategy, values in measured.items():
+        numbers, reached = _arrays(values)
+        censored = bool((~reached).any())
+        if censored:
+            limit = horizon if horizon is not None else float(numbers[~reached].min())
+            mean = restricted_mean(numbers, reached, limit)
+        else:
+            limit = None
+            mean = interval(np.minimum(numbers, np.inf if horizon is None else horizon))
+        row = Summary(
+            strategy,
+            measure,
+            values,
+            mean,
+            missing=len(runs[strategy]) - len(values),
+            unreached=int((~reached).sum()),
+            horizon=limit if censored else horizon,
+            median=median_time(numbers, reached) if measure.time_like and values else None,
         )
-    return rows
+        if strategy != reference:
+            row = replace(row, difference=_difference(measure, values, measured[reference], horizon))
+        rows.append(row)
+    return _corrected(rows, reference)
+
+
+def _difference(
+    measure: Measure, values: Mapping[int, Measured], reference: Mapping[int, Measured], horizon: float | None
+) -> Difference | None:
+    """None without common seeds, and where bounds of different size (bytes, steps) would be subtracted."""
+    seeds = sorted(values.keys() & reference.keys())
+    bounds = any(not side[s].reached for side in (values, reference) for s in seeds)
+    if not seeds or (bounds and measure.kind != "R"):
+        return None
+    limit = np.inf if horizon is None else horizon
+    a, b = (np.minimum([side[s].value for s in seeds], limit) for side in (values, reference))
+    return paired(a, b)
+
+
+def _corrected(rows: Sequence[Summary], reference: str) -> list[Summary]:
+    """Holm over the distinct comparisons: strategies whose values are the same bit for bit are one comparison."""
+    first: dict[tuple[tuple[int, Measured], ...], str] = {}
+    marked = []
+    base = next((r for r in rows if r.strategy == reference), None)
+    if base is not None and base.values:
+        first[tuple(sorted(base.values.items(), key=lambda item: item[0]))] = reference
+    for row in rows:
+        known = tuple(sorted(row.values.items(), key=lambda item: item[0]))
+        twin = first.setdefault(known, row.strategy) if row.values else row.strategy
+        marked.append(replace(row, same_as=None if twin == row.strategy else twin))
+    compared = [r for r in marked if r.difference is not None and r.same_as is None]
+    p_values = holm([r.difference.p for r in compared if r.difference is not None])
+    corrected = dict(zip((r.strategy for r in compared), p_values, strict=True))
+    found = []
+    for row in marked:
+        if row.difference is not None:
+            twin = row.same_as or row.strategy
+            row = replace(row, p_holm=1.0 if twin == reference and row.difference.n > 1 else corrected.get(twin))
+        found.append(row)
+    return found
+
+
+def _arrays(values: Mapping[int, Measured]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    found = list(values.values())
+    return np.array([v.value for v in found], dtype=np.float64), np.array([v.reached for v in found], dtype=bool)

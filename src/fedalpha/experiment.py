@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,15 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
+from fedalpha.admission import Admission
 from fedalpha.apply import APPLIES, Apply
 from fedalpha.callbacks import Callback
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
-from fedalpha.engine import Embedded, Engine, Evaluation
+from fedalpha.engine import Engine, Evaluation, make_engine
+from fedalpha.fairness import fairness
+from fedalpha.faults import FAULTS, Fault
 from fedalpha.folder import Folder
 from fedalpha.history import History, Row
 from fedalpha.models import Model, initial
@@ -42,22 +45,41 @@ def run(
     update: str | Update = "sgd",
     combine: str | Combine = "mean",
     apply: str | Apply = "replace",
+    quorum: int | float = 1,
+    deadline: float | None = None,
+    reevaluate: int = 0,
+    liars: int = 1,
+    fault: str | Fault | None = None,
     task: Task | None = None,
     signal: str = "validation",
     evaluate_every: int = 1,
     workers: int | None = None,
     device: str = "cpu",
+    engine: str = "embedded",
+    ray_address: str | None = None,
+    vectorise: bool | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
+    checkpoint_every: int = 1,
     config: Mapping[str, Any] | None = None,
 ) -> History:
     """Train for ``rounds`` rounds and return what happened.
 
-    Each plug point is an object or its text. ``signal`` names the data whose accuracy a strategy may
-    look at: validation (the default; the federation must hold some) or test. ``workers`` is the number
-    of processes (all cores by default) and changes no byte of the result. ``out`` writes a run folder;
-    ``config`` is stored there. Nothing global is touched: torch's generator and number of threads are
-    left as they were. Ctrl-C ends the run early; the history says so.
+    Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
+    after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
+    server measures on its validation part; the history states what any ``liars`` clients could do;
+    ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)".
+
+    ``signal`` names the data whose accuracy a strategy may look at: validation (the default; the
+    federation must hold some) or test. ``workers`` is the number of processes (all cores by default) and
+    changes no byte of the result, nor does ``engine``: embedded, ray (on the cluster at ``ray_address``, or a
+    local one) or flower (its simulation runtime). Cohorts of hundreds of clients with a small dense model are
+    trained many at a time; ``vectorise`` forces or forbids it (Flower trains one by one).
+
+    ``out`` writes a run folder, where every round (or each ``checkpoint_every``-th) is saved: the same call
+    again goes on after the last saved round, to the same bytes. ``config`` is stored there, and what it says
+    must not change (by default a description of all arguments). Nothing global is touched: torch's generator
+    and number of threads are left as they were. Ctrl-C ends the run early; the history says so.
 
     >>> from fedalpha import federation
     >>> digits = federation("digits", partition="iid", clients=4)
@@ -73,6 +95,10 @@ def run(
             STRATEGIES.parse(strategy),
             COMBINES.parse(combine),
             APPLIES.parse(apply),
+            Admission(quorum, deadline, (task or Task()).signed),
+            reevaluate,
+            liars,
+            None if fault is None else FAULTS.parse(fault),
         ),
         model,
         task or Task(),
@@ -81,12 +107,29 @@ def run(
         signal,
         evaluate_every,
     )
-    watchers = [*callbacks, *([Folder(out, config or {})] if out is not None else [])]
     with ExitStack() as stack:
         stack.enter_context(single_thread())
-        engine = Embedded(federation, experiment.task, experiment.algorithm.update, seed, workers, device)
-        stack.callback(engine.close)
-        return experiment.run(engine, watchers)
+        watchers, saved = list(callbacks), None
+        if out is not None:
+            described = config or {**experiment.describe(), "vectorise": vectorise}
+            folder = stack.enter_context(Folder(out, described, checkpoint_every))
+            if (finished := folder.finished()) is not None:
+                return finished
+            watchers.append(folder)
+            saved = folder.resume(experiment.start())
+        place = make_engine(
+            engine,
+            experiment.population,
+            experiment.task,
+            experiment.algorithm.update,
+            seed,
+            workers=workers,
+            device=device,
+            vectorise=vectorise,
+            ray_address=ray_address,
+        )
+        stack.callback(place.close)
+        return experiment.run(place, watchers, saved)
 
 
 @dataclass(frozen=True)
@@ -109,11 +152,19 @@ class Experiment:
             raise ValueError(f"evaluate_every = {self.evaluate_every}; give a number of rounds ≥ 1")
         if self.signal not in ("validation", "test"):
             raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
+        if self.algorithm.reevaluate and self.federation.validation is None:
+            raise ValueError("reevaluate needs data of the server's own; build the federation with validation=0.1")
         if self.looks_at("validation") and self.federation.validation is None:
             raise ValueError(
                 f"{self.algorithm.weigh} looks at accuracy, but the federation has no validation part; build it with "
                 "validation=0.1, or set signal=test to let it look at the test set"
             )
+
+    @property
+    def population(self) -> Federation:
+        """The federation as its clients have it: with a fault, some may hold flipped labels."""
+        fault = self.algorithm.fault
+        return self.federation if fault is None else fault.poison(self.federation, self.seed)
 
     def looks_at(self, part: str) -> bool:
         """Whether the strategy sees the accuracy on this part."""
@@ -125,30 +176,54 @@ class Experiment:
         architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
         return self.algorithm.init(Broadcast(architecture, parameters), self.federation.clients)
 
-    def run(self, engine: Engine, callbacks: Sequence[Callback] = ()) -> History:
-        """Play all rounds; a row describes the model after its round."""
-        rows: list[Row] = []
-        interrupted = False
-        state = recorded = self.start()
+    def describe(self) -> dict[str, Any]:
+        """The arguments as JSON, to tell whether a folder holds the same run."""
+        from safetensors.torch import save
+
+        plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
+        initial_model = save(self.start().broadcast.parameters)
+        return {
+            "federation": {"clients": self.federation.clients, **self.federation.description},
+            "initial_model": hashlib.sha256(initial_model).hexdigest(),
+            "strategy": plugs.pop("weigh"),
+            **plugs,
+            **{name: getattr(self, name) for name in ("rounds", "seed", "signal", "evaluate_every")},
+        }
+
+    def run(
+        self,
+        engine: Engine,
+        callbacks: Sequence[Callback] = (),
+        saved: tuple[ServerState, Sequence[Row]] | None = None,
+    ) -> History:
+        """Play all rounds, or those that are left after ``saved``; a row describes the model after its round."""
+        state, earlier = saved or (self.start(), [])
+        rows: list[Row] = list(earlier)
+        recorded = state
         played: Played | None = None
+        complete = interrupted = False
         try:
             for callback in callbacks:
                 callback.on_start(self.rounds)
-            while True:
+                if rows:
+                    callback.on_resume(rows)
+            while not complete:
                 started = time.perf_counter()
                 if rows:
+                    if state.round >= self.rounds:  # saved after its last round, before its end
+                        break
                     state, played = play(self.algorithm, state, engine, self.federation, self.seed)
                 tested = self._test(engine, state)
                 state = self._look(engine, state, tested)
                 rows.append(self._row(state, played, tested, time.perf_counter() - started))
                 recorded = state
                 stop = [callback.on_round(rows[-1], state) for callback in callbacks]
-                if state.round >= self.rounds or any(stop):
-                    break
+                complete = state.round >= self.rounds or any(stop)
+            complete = True
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            history = History(rows, recorded.broadcast.parameters, interrupted)
+            history = History(rows, recorded.broadcast.parameters, interrupted or not complete)
             for callback in callbacks:
                 callback.on_end(history)
         return history
@@ -173,11 +248,8 @@ class Experiment:
         }
         if self.looks_at("validation"):
             row["validation_accuracy"] = state.accuracy
-        owner = self.federation.test_owner
-        if owner is not None and tested is not None and tested.correct is not None:
-            correct = np.bincount(owner, weights=tested.correct) / np.maximum(np.bincount(owner), 1)
-            row["client_accuracy"] = correct.tolist()
-            row["worst_client_accuracy"] = float(correct[np.unique(owner)].min())
+        if tested is not None and tested.correct is not None:
+            row |= fairness(self.federation, tested.correct)
         row |= {
             "cohort": played and played.cohort.ids.tolist(),
             "alpha": played and played.alpha.tolist(),
@@ -185,6 +257,10 @@ class Experiment:
             "steps": played.steps if played else 0,
             "bytes_down": played.bytes_down if played else 0,
             "bytes_up": played.bytes_up if played else 0,
+            "refused": [dataclasses.asdict(r) for r in played.refusals] if played else [],
+            "idle": list(played.idle) if played else [],
+            "kept": played.kept if played else None,
+            "influence": played.influence.row() if played and played.influence else None,
             "seconds": round(seconds, 6),
         }
         return row

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The rows of a run and its last model; ``interrupted`` says that it was stopped by hand."""
+    """The rows of a run and its last model; ``interrupted`` says that it did not come to its end."""
 
     rows: list[Row]
     model: Parameters

@@ -1,38 +1,56 @@
 """One round of federated learning: Algorithm 1 with five plug points.
 
 select → client update → weigh → combine → apply. Every plug point is a frozen object; all that
-changes from round to round is in `ServerState`, a value that can be saved and restored.
+changes from round to round is in `ServerState`, a value that can be saved and restored. What clients
+send passes a gate (`fedalpha.admission`) before it is weighed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from fedalpha.admission import Admission, Gate, Refusal, TooFewClientsError, survivors
 from fedalpha.apply import Apply, replace
 from fedalpha.combine import Combine, Reports, mean
 from fedalpha.engine import Engine, Job, Sample
+from fedalpha.faults import Fault, Faulty
 from fedalpha.rng import generator
 from fedalpha.select import Population, Select, uniform
-from fedalpha.select.base import Ids
+from fedalpha.select.base import Ask, Ids
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING, Array, Cohort, FedAvg, Need, State, Strategy
+from fedalpha.tolerance import Influence, influence
 from fedalpha.update import Broadcast, Update, sgd
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The five plug points."""
+    """The five plug points, and how the server guards itself.
+
+    ``reevaluate``: so many of the heaviest clients are weighed again with losses that the server measures
+    on its own (validation) data. ``liars``: the number f of clients whose influence the history states.
+    ``fault``: what goes wrong on purpose.
+    """
 
     select: Select = field(default_factory=uniform)
     update: Update = field(default_factory=sgd)
     weigh: Strategy = field(default_factory=FedAvg)
     combine: Combine = field(default_factory=mean)
     apply: Apply = field(default_factory=replace)
+    admission: Admission = field(default_factory=Admission)
+    reevaluate: int = 0
+    liars: int = 1
+    fault: Fault | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("reevaluate", "liars"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)}; give a number of clients ≥ 0")
 
     def init(self, broadcast: Broadcast, clients: int | None) -> ServerState:
         """The state before round 0."""
@@ -57,7 +75,11 @@ class ServerState:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What happened in a round. ``losses`` by kind, aligned with the cohort, None for who did not report."""
+    """What happened in a round. ``losses`` by kind, aligned with the cohort, None for who did not report.
+
+    ``kept`` says why the model was kept (too few clients; alpha is 0 then), ``influence`` what any
+    ``liars`` clients could do.
+    """
 
     cohort: Cohort
     alpha: Array
@@ -65,6 +87,10 @@ class Played:
     steps: int
     bytes_down: int
     bytes_up: int
+    refusals: Sequence[Refusal] = ()
+    idle: Sequence[int] = ()
+    influence: Influence | None = None
+    kept: str | None = None
 
 
 def play(
@@ -73,61 +99,75 @@ def play(
     """Play one round.
 
     Where what the rule needs is known before training, weighing comes first, and clients with
-    alpha = 0 neither train nor upload.
+    alpha = 0 neither train nor upload. A client that is refused before weighing is as if absent; one
+    that is lost afterwards is renormalised away; with fewer clients than the quorum the model is kept.
     """
-    broadcast = state.broadcast
+    broadcast, simplex = state.broadcast, algorithm.weigh.traits.simplex
+    if algorithm.fault is not None:
+        engine = Faulty(engine, algorithm.fault, seed, state.round, population.clients)
+    gate = Gate(algorithm.admission, broadcast, seed, state.round)
     asked: dict[int, float] = {}
     sampled: dict[int, float] = {}
 
     def ask(ids: Ids, batch: int | None = None) -> Array:
-        """F_i(w_t), or an estimate from ``batch`` samples; computed once per client and round."""
+        """F_i(w_t), or an estimate from ``batch`` samples; once per client and round, NaN for who is refused for it."""
         known = asked if batch is None else sampled
         new = np.array([i for i in ids.tolist() if i not in known], dtype=np.int64)
         if len(new):
-            sample = () if batch is None else (Sample(state.round, batch),)
-            known.update(zip(new.tolist(), engine.losses(broadcast, new, *sample).tolist(), strict=True))
+            sample = None if batch is None else Sample(state.round, batch)
+            losses = gate.losses(new, engine.losses(broadcast, new, sample))
+            known.update(zip(new.tolist(), losses.tolist(), strict=True))
         return np.array([known[i] for i in ids.tolist()])
+
+    def train(ids: Ids, alpha: Array | None, wanted: frozenset[Need] = frozenset()) -> Reports:
+        """The reports that pass the gate."""
+        job = Job(state.round, ids, alpha, state.clients, frozenset(wanted))
+        again = dataclasses.replace(job, alpha=None)
+        return gate.admit(engine.update(broadcast, job), ids, lambda: engine.update(broadcast, again))
+
+    def weigh(cohort: Cohort, reports: Reports | None = None) -> tuple[Array, State]:
+        alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        if algorithm.reevaluate:
+            cohort = remeasured(cohort, alpha, algorithm.reevaluate, engine, broadcast, reports)
+            alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+        return alpha, weigh_state
 
     # 1. Select
     rng = generator(seed, "cohort", state.round)
     ids, select_state = algorithm.select.select(state.select, population, ask, rng)
-    cohort = Cohort(ids, population.sizes(ids), state.round, state.accuracy, optima=population.optima(ids))
+    following = dataclasses.replace(state, round=state.round + 1, select=select_state)
+    cohort, alpha, reports, kept = gather(population, ids, state), np.zeros(len(ids)), Reports([]), None
     needs = algorithm.weigh.needs(state.weigh, cohort)
-    if "before" in needs:
-        cohort = cohort.replace(before=ask(ids))
+    try:
+        # 2. and 3. Weigh, then train those who count; or train everybody, then weigh
+        before = ask if "before" in needs else None
+        cohort = gather(population, gate.present(ids, before), state, before)
+        if needs <= KNOWN_BEFORE_TRAINING:
+            alpha, weigh_state = weigh(cohort)
+            counts = alpha != 0
+            reports = train(cohort.ids[counts], alpha[counts] if algorithm.combine.linear else None)
+            reports, alpha = survivors(reports, alpha, cohort.ids, simplex)
+        else:
+            reports = train(cohort.ids, None, needs)
+            cohort = observe(gather(population, reports.ids, state, before), broadcast, reports, needs)
+            alpha, weigh_state = weigh(cohort, reports)
 
-    # 2. and 3. Weigh, then train those who count; or train everybody, then weigh
-    if needs <= KNOWN_BEFORE_TRAINING:
-        alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
-        counts = alpha != 0
-        known = alpha[counts] if algorithm.combine.linear else None
-        reports = engine.update(broadcast, Job(state.round, ids[counts], known, state.clients))
-    else:
-        reports = engine.update(broadcast, Job(state.round, ids, None, state.clients, frozenset(needs)))
-        cohort = observe(cohort, broadcast, reports, needs)
-        alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
-        counts = np.ones(len(ids), dtype=bool)
+        # 4. Combine
+        weights = alpha[np.isin(cohort.ids, reports.ids)]
+        aggregate, combine_state = algorithm.combine.combine(state.combine, broadcast, reports, weights, simplex)
 
-    # 4. Combine
-    simplex = algorithm.weigh.traits.simplex
-    aggregate, combine_state = algorithm.combine.combine(state.combine, broadcast, reports, alpha[counts], simplex)
+        # 5. Apply, and what selection and client update carry over
+        installed, apply_state = algorithm.apply.apply(state.apply, broadcast, aggregate)
+        extras = algorithm.update.absorb(broadcast, reports.items, population)
+        installed = dataclasses.replace(installed, extras=extras)
+        select_state = algorithm.select.learn(select_state, reports.ids, [r.losses["train"] for r in reports.items])
+        clients = {**state.clients, **{r.id: r.state for r in reports.items if r.state}}
+        following = ServerState(
+            state.round + 1, installed, select_state, weigh_state, combine_state, apply_state, clients, state.accuracy
+        )
+    except TooFewClientsError as few:
+        kept, alpha = str(few), np.zeros(len(cohort))
 
-    # 5. Apply, and what selection and client update carry over
-    installed, apply_state = algorithm.apply.apply(state.apply, broadcast, aggregate)
-    extras = algorithm.update.absorb(broadcast, reports.items, population)
-    installed = dataclasses.replace(installed, extras=extras)
-    select_state = algorithm.select.learn(select_state, reports.ids, [r.losses["train"] for r in reports.items])
-
-    following = ServerState(
-        state.round + 1,
-        installed,
-        select_state,
-        weigh_state,
-        combine_state,
-        apply_state,
-        {**state.clients, **{r.id: r.state for r in reports.items if r.state}},
-        state.accuracy,
-    )
     reached = len(asked.keys() | sampled.keys() | set(ids.tolist()))
     upload = len(reports.items) * sum(t.nbytes for t in broadcast.parameters.values())
     upload += sum(t.nbytes for r in reports.items for t in r.extras.values())
@@ -138,7 +178,39 @@ def play(
         sum(r.steps for r in reports.items),
         bytes_down=reached * broadcast.nbytes,
         bytes_up=upload + 8 * (len(asked) + len(sampled) + sum(len(r.losses) for r in reports.items)),
+        refusals=gate.refusals,
+        idle=gate.idle,
+        influence=None if kept else influence(algorithm.weigh, algorithm.combine, cohort, alpha, algorithm.liars),
+        kept=kept,
     )
+
+
+def gather(population: Population, ids: Ids, state: ServerState, before: Ask | None = None) -> Cohort:
+    """The cohort of these clients, with what is known of them before training."""
+    losses = None if before is None else before(ids)
+    sizes, optima = population.sizes(ids), population.optima(ids)
+    return Cohort(ids, sizes, state.round, state.accuracy, before=losses, optima=optima)
+
+
+def remeasured(
+    cohort: Cohort, alpha: Array, count: int, engine: Engine, broadcast: Broadcast, reports: Reports | None
+) -> Cohort:
+    """The cohort with the losses of the ``count`` heaviest clients as the server measures them on its own data.
+
+    F_i(w_t) becomes the server's loss of w_t, the losses after training that of the client's model: who
+    weighs most no longer does so by its own word.
+    """
+    heaviest = np.argsort(-alpha, kind="stable")[:count]
+    known = {"before": cohort.before, "train": cohort.train, "after": cohort.after}
+    changes = {kind: losses.copy() for kind, losses in known.items() if losses is not None}
+    for place in heaviest.tolist():
+        for kind, losses in changes.items():
+            sent = broadcast
+            if kind != "before" and reports is not None and (model := reports.items[place].parameters) is not None:
+                sent = dataclasses.replace(broadcast, parameters=model)
+            losses[place] = np.nan_to_num(engine.evaluate(sent, "validation").loss, nan=np.inf, posinf=np.inf)
+    largest = np.finfo(np.float64).max
+    return cohort.replace(**{kind: np.minimum(losses, largest) for kind, losses in changes.items()})
 
 
 def observe(cohort: Cohort, broadcast: Broadcast, reports: Reports, needs: frozenset[Need]) -> Cohort:

@@ -19,10 +19,17 @@ from fedalpha.strategies import STRATEGIES
 from fedalpha.text import nearest
 
 VALIDATION_SHARE = 0.1
+ENGINES = ("embedded", "ray", "flower")
 
 
 def _strategy(text: str) -> str:
     return str(STRATEGIES.parse(text))
+
+
+def _engine(name: str) -> str:
+    if name not in ENGINES:
+        raise ValueError(f"not one of {', '.join(ENGINES)}")
+    return name
 
 
 class Settings(BaseModel):
@@ -30,7 +37,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dataset: str = Field("digits", description="data set: digits, mnist or fashion-mnist")
+    dataset: str = Field("digits", description="data set: digits, mnist, fashion-mnist or synthetic(a=1, b=1)")
     partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
     clients: int = Field(20, ge=1, description="number of clients")
     model: str | None = Field(None, description="cnn, mlp or softmax [default: mlp for digits, cnn for images]")
@@ -50,17 +57,30 @@ class Settings(BaseModel):
     weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
     combine: str = Field("mean", description="how models become one")
     apply: str = Field("replace", description="how the server installs the result")
+    quorum: float = Field(1, gt=0, description="clients that must deliver, a number or a share; else the model is kept")
+    deadline: float | None = Field(None, gt=0, description="seconds after which a report is refused")
+    reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
+    liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
+    fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
+    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, summed or batch_softmax")
     signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
     validation: float | None = Field(
         None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy looks at accuracy, else 0]"
     )
     evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
     device: str = Field("cpu", description="torch device")
+    engine: Annotated[str, AfterValidator(_engine)] = Field(
+        "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
+    )
+    ray_address: str | None = Field(
+        None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
+    )
 
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
         looks = self.signal == "validation" and "accuracy" in STRATEGIES.parse(self.strategy).requires
+        looks = looks or self.reevaluate > 0
         update = self.client_update()
         return self.model_copy(
             update={
@@ -88,6 +108,7 @@ class Settings(BaseModel):
         """Build the federation and run; ``options`` go to `fedalpha.run` (out, workers, callbacks …)."""
         from fedalpha.data import federation
         from fedalpha.experiment import run
+        from fedalpha.task import task
 
         full = self.resolved()
         data = federation(
@@ -108,9 +129,17 @@ class Settings(BaseModel):
             update=full.update,
             combine=full.combine,
             apply=full.apply,
+            quorum=full.quorum if full.quorum < 1 else int(full.quorum),
+            deadline=full.deadline,
+            reevaluate=full.reevaluate,
+            liars=full.liars,
+            fault=full.fault,
+            task=task(full.task),
             signal=full.signal,
             evaluate_every=full.evaluate_every,
             device=full.device,
+            engine=full.engine,
+            ray_address=full.ray_address,
             config=full.model_dump(exclude_none=True),
             **options,
         )

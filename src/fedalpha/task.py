@@ -8,7 +8,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
+
+from fedalpha.text import nearest
 
 
 def classified(output: Tensor, target: Tensor) -> Tensor:
@@ -23,13 +25,50 @@ class Task:
     ``reduction`` says whether that scalar is the mean or the sum over the batch (losses are always
     reported per sample). ``correct(output, target)`` gives one number per sample, whose mean is the
     accuracy; ``None`` where accuracy has no meaning (regression). ``signed`` says that the loss may be
-    negative.
+    negative. ``separable`` says that the loss of a batch is the mean (or sum) of its samples' losses, as
+    cross-entropy's is; small models of clients with unequal sizes are then trained many at a time.
     """
 
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     correct: Callable[[Tensor, Tensor], Tensor] | None = classified
     reduction: Literal["mean", "sum"] = "mean"
     signed: bool = False
+    separable: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.separable is None:
+            object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss))
 
     def per_sample(self, loss: float, batch: int) -> float:
         return loss if self.reduction == "mean" else loss / batch
+
+
+def batch_softmax(output: Tensor, target: Tensor) -> Tensor:
+    """Softmax over the *batch* axis, then the summed cross-entropy of that: what the paper's authors ran.
+
+    Kept to reproduce their figures; a classifier should normalise over its classes.
+    """
+    return cross_entropy(output.softmax(dim=0), target, reduction="sum")
+
+
+def summed(output: Tensor, target: Tensor) -> Tensor:
+    """The cross-entropy, summed over the batch."""
+    return cross_entropy(output, target, reduction="sum")
+
+
+TASKS = {
+    "cross_entropy": Task(),
+    "summed": Task(loss=summed, reduction="sum"),
+    "batch_softmax": Task(loss=batch_softmax, reduction="sum"),
+}
+
+
+def task(name: str) -> Task:
+    """The task of that name; accuracy is always read off the outputs, before any softmax.
+
+    >>> task("summed").reduction
+    'sum'
+    """
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}; {nearest(name, TASKS)}")
+    return TASKS[name]

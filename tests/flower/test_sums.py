@@ -16,6 +16,7 @@ def models(count: int, width: int) -> list[sums.Arrays]:
     rng = np.random.default_rng([count, width])
     return [
         {
+            "zero": np.array([-0.0, 0.0]),
             "w": rng.normal(size=(width, 3)).astype(np.float32),
             "d": rng.normal(size=width) * 10.0 ** rng.integers(-9, 9, width),
             "h": rng.normal(size=width).astype(np.float16),

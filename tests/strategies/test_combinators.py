@@ -119,7 +119,7 @@ def test_anneal_mixes(schedule: str, round: int, late: float) -> None:
     assert weights(text, [3, 1], round=round) == pytest.approx([1 - late, late], rel=1e-15)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 99), min_size=1, max_size=6), st.integers(1, 60), st.sampled_from(["linear", "cosine"]))
 def test_anneal_is_exactly_its_rules_at_the_ends(sizes: list[int], rounds: int, schedule: str) -> None:
     losses = np.arange(len(sizes)) / 7
@@ -232,7 +232,7 @@ def bisection(a: np.ndarray, c: float, mass: float) -> np.ndarray:
 parts = st.lists(st.tuples(st.one_of(st.just(0), st.integers(1, 10**6)), st.integers(0, 20)), min_size=1, max_size=9)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=300)
 @given(parts.filter(lambda ab: any(a for a, _ in ab) and any(b for _, b in ab)), st.floats(0, 1))
 @example([(10**6, 1)] + [(1, 0)] * 8, 0.0)
 def test_cap_agrees_with_brute_force(clients: list[tuple[int, int]], slack: float) -> None:

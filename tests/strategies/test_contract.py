@@ -35,7 +35,7 @@ TEXTS = [*dict.fromkeys(text for entry in STRATEGIES for text in entry.examples)
 ROUNDS = (0, 1, 14, 15, 19, 20, 29, 30, 49, 50, 1000)
 
 every = pytest.mark.parametrize("rule", [pytest.param(strategy(text), id=text) for text in TEXTS])
-quick = settings(max_examples=20, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=20)
 
 
 def least(rule: Strategy) -> int:

@@ -88,7 +88,7 @@ def test_fractions_are_not_lost_to_rounding(k: float, m: int, count: int) -> Non
 
 
 @pytest.mark.parametrize("rule", [FedSoftWorse, FedSoftBetter])
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.floats(0, 1e300), st.integers(0, 1000)), min_size=1).filter(lambda c: any(s for _, s in c))
 )
@@ -99,7 +99,7 @@ def test_infinite_temperature_is_fedavg_bit_for_bit(rule, clients: list[tuple[fl
         assert soft.tobytes() == fedalpha.weights(FedAvg(prior=prior), losses, sizes).tobytes()
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(-300, 300), st.integers(1, 50)), min_size=1, max_size=8), st.integers(1, 64))
 def test_soft_rules_are_each_others_mirror_and_follow_the_formula(clients: list[tuple[int, int]], t: int) -> None:
     x, n = (np.array(v, dtype=float) for v in zip(*clients, strict=True))

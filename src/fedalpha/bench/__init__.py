@@ -1,1 +1,1 @@
-"""Benches: long comparisons that are commands of their own, with stored results."""
+"""*Bench*: measurements that compare this library with others and with the machine."""

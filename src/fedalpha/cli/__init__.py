@@ -9,8 +9,13 @@ import typer
 from fedalpha.cli import data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
+from fedalpha.cli.report import report
+from fedalpha.cli.reproduce import calibrate, reproduce
+from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
+from fedalpha.cli.study import status, study
+from fedalpha.cli.theory import theory
 
 app = typer.Typer(
     name="fedalpha",
@@ -21,9 +26,16 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(run)
+app.command()(resume)
 app.command()(compare)
+app.command()(study)
+app.command()(status)
+app.command()(report)
+app.command()(reproduce)
+app.command()(calibrate)
 app.command()(strategies)
 app.command()(partition)
+app.command()(theory)
 app.add_typer(data.app, name="data")
 
 

@@ -11,6 +11,7 @@ import typer
 from fedalpha.cli.options import File, Workers, with_settings
 
 if TYPE_CHECKING:
+    from fedalpha.comparison import Summary
     from fedalpha.history import History
 
 
@@ -30,6 +31,7 @@ def compare(
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
     from fedalpha.settings import VALIDATION_SHARE, read_settings, settings
     from fedalpha.strategies import STRATEGIES
+    from fedalpha.study.plan import parse_seeds
 
     base = read_settings(file, options)
     chosen = list(dict.fromkeys(str(STRATEGIES.parse(s)) for s in strategy or ["FedAvg", "FedSoftWorse(T=0.2)"]))
@@ -46,9 +48,10 @@ def compare(
         raise ValueError(f"{out} is not an empty folder; choose another one or remove it")
 
     from fedalpha.cli.progress import ShowProgress
-    from fedalpha.comparison import table
+    from fedalpha.comparison import summarise
+    from fedalpha.measures import Measure, curve
 
-    runs: dict[str, list[History]] = {s: [] for s in chosen}
+    runs: dict[str, dict[int, History]] = {s: {} for s in chosen}
     progress = ShowProgress("", total=len(cells) * base.rounds)
     interrupted = False
     try:
@@ -59,20 +62,22 @@ def compare(
             if history.interrupted:
                 interrupted = True
                 break
-            runs[cell.strategy].append(history)
+            runs[cell.strategy][cell.seed] = history
     finally:
         progress.close()
     finished = {s: histories for s, histories in runs.items() if histories}
     if finished:
-        rows = table(finished, target)
-        _show(rows, target)
+        curves = {s: {n: curve(h) for n, h in histories.items()} for s, histories in finished.items()}
+        measures = [Measure("accuracy"), Measure("R", percent=100 * target)]
+        tables = [summarise(curves, measure) for measure in measures]
+        _show(tables)
         if out is not None:
             from fedalpha.plots import plot_comparison
 
             count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
             title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
-            plot_comparison(finished, out / "curves.png", title, target)
-            record = {"strategies": chosen, "seeds": numbers, "target": target, "table": rows}
+            plot_comparison({s: list(h.values()) for s, h in finished.items()}, out / "curves.png", title, target)
+            record = {"strategies": chosen, "seeds": numbers, "target": target, "table": _record(tables)}
             (out / "comparison.json").write_text(json.dumps(record, indent=2) + "\n")
             print(f"written to {out}: a folder per run, comparison.json, curves.png")
     if interrupted:
@@ -80,20 +85,34 @@ def compare(
         raise typer.Exit(130)
 
 
-def _show(rows: list[dict[str, Any]], target: float) -> None:
+def _show(tables: list[list[Summary]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     shown = Table(title="mean ± 95 % over seeds (Student t); the final round", title_justify="left")
     shown.add_column("strategy", overflow="fold", min_width=24)
-    for heading in ("seeds", "final accuracy (%)", f"R_{100 * target:g} (rounds)", "paired difference (points)"):
+    for heading in ("seeds", "final accuracy (%)", tables[1][0].measure.heading, "paired difference (points)"):
         shown.add_column(heading, justify="right")
-    for row in rows:
-        shown.add_row(
-            row["strategy"], str(row["seeds"]), row["accuracy_text"], row["rounds_text"], row["difference_text"]
-        )
+    for final, reach in zip(*tables, strict=True):
+        difference = "reference" if final is tables[0][0] else final.difference_text
+        shown.add_row(final.strategy, str(len(final.values)), final.text, reach.text, difference)
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(shown)
+
+
+def _record(tables: list[list[Summary]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "strategy": final.strategy,
+            "seeds": len(final.values),
+            "accuracy": [v.value for v in final.values.values()],
+            "rounds_to_target": [int(v.value) if v.reached else None for v in reach.values.values()],
+            "accuracy_text": final.text,
+            "rounds_text": reach.text,
+            "difference_text": "reference" if final is tables[0][0] else final.difference_text,
+        }
+        for final, reach in zip(*tables, strict=True)
+    ]
 
 
 def folder_name(strategy: str) -> str:
@@ -104,24 +123,3 @@ def folder_name(strategy: str) -> str:
     """
     kept = "".join(c if c.isalnum() or c in "=." else " " for c in strategy)
     return "-".join(kept.split())
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Seeds from a count, a list or a range.
-
-    >>> parse_seeds("3"), parse_seeds("4,7"), parse_seeds("10-12")
-    ([0, 1, 2], [4, 7], [10, 11, 12])
-    """
-    try:
-        if "," in text:
-            found = [int(part) for part in text.split(",") if part.strip()]
-        elif "-" in text.strip("-"):
-            first, last = (int(part) for part in text.split("-"))
-            found = list(range(first, last + 1))
-        else:
-            found = list(range(int(text)))
-    except ValueError:
-        found = []
-    if not found or min(found) < 0 or len(set(found)) != len(found):
-        raise ValueError(f"seeds = {text!r}; give a count (5), a list (3,4,5) or a range (10-19)")
-    return found

@@ -18,6 +18,7 @@ File = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes [default: all cores]; the result does not depend on it.")
 ]
+CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save the state every so many rounds.")]
 
 
 def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -12,10 +12,11 @@ def partition(
     dataset: Annotated[str, typer.Option(help="A data set, as in `fedalpha data list`.")] = "digits",
     partition: Annotated[
         str, typer.Option(help="How to split it, like iid, shards(size=30), dirichlet(a=0.5).")
-    ] = "iid",
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
+    ] = "shards(size=30)",
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="The seed; a run with it has the same partition.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw who holds what to this file (png, pdf, svg).")] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw who holds what to FILE (png, pdf or svg).")] = False,
+    file: Annotated[Path, typer.Argument(help="The picture, with --plot.")] = Path("partition.png"),
 ) -> None:
     """Show how a data set is split over clients."""
     from rich.console import Console
@@ -28,5 +29,5 @@ def partition(
     parts = rule.split(source.train_y, clients, generator(seed, "partition"))
     title = f"{dataset}, {rule}, seed {seed}"
     Console().print(describe_partition(source.train_y, parts, title))
-    if plot is not None:
-        typer.echo(f"picture: {plot_partition(source.train_y, parts, source.class_names, plot, title)}")
+    if plot:
+        typer.echo(f"picture: {plot_partition(source.train_y, parts, source.class_names, file, title)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -21,7 +22,7 @@ class ShowProgress(Callback):
         self.label = label
         self._total = total
         self._several = total is not None
-        self._done = 0
+        self._done = self._skipped = 0
         self._started: float | None = None
         self._printed = 0.0
         self._bar: Progress | None = None
@@ -43,6 +44,13 @@ class ShowProgress(Callback):
             self._task = self._bar.add_task(self.label, total=self._total, note="")
             self._bar.start()
 
+    def on_resume(self, rows: Sequence[Row]) -> None:
+        done = rows[-1]["round"]
+        self._done += done
+        self._skipped += done
+        if self._bar is None:
+            print(f"{self.label}  goes on after round {done}/{self._rounds}", flush=True)
+
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         assert self._started is not None
         assert self._total is not None
@@ -54,10 +62,16 @@ class ShowProgress(Callback):
         now = time.monotonic()
         if row["round"] in (0, self._rounds) or now - self._printed >= _SECONDS_BETWEEN_LINES:
             self._printed = now
-            left = (now - self._started) / self._done * (self._total - self._done) if self._done else 0.0
-            ahead = f"  {left:.0f} s left" if 0 < self._done < self._total else ""
+            played = self._done - self._skipped
+            left = (now - self._started) / played * (self._total - self._done) if played else 0.0
+            ahead = f"  {left:.0f} s left" if played and self._done < self._total else ""
             print(f"{self.label}  round {row['round']}/{self._rounds}  {accuracy}{ahead}", flush=True)
         return None
+
+    @property
+    def started(self) -> bool:
+        """Whether any run has begun."""
+        return self._started is not None
 
     def on_end(self, history: History) -> None:
         if not self._several:

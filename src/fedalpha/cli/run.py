@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedalpha.cli.options import File, Workers, with_settings
+from fedalpha.cli.options import CheckpointEvery, File, Workers, with_settings
+
+if TYPE_CHECKING:
+    from fedalpha.settings import Settings
 
 
 @with_settings()
 def run(
     file: File = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for config, history, model and curves.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for config, history, model, curves and checkpoints.")] = None,
     workers: Workers = None,
+    checkpoint_every: CheckpointEvery = 1,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train a federated model under one strategy."""
+    """Train a federated model under one strategy; the same command again goes on where it was stopped."""
     from fedalpha.settings import read_settings
 
-    settings = read_settings(file, options)
+    execute(read_settings(file, options), out, workers, checkpoint_every)
+
+
+def execute(settings: Settings, out: Path | None, workers: int | None, checkpoint_every: int) -> None:
+    """Run with progress, and say what came of it."""
     from fedalpha.cli.progress import ShowProgress
 
-    history = settings.run(out=out, workers=workers, callbacks=[ShowProgress(settings.strategy)])
+    progress = ShowProgress(settings.strategy)
+    history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=[progress])
+    if out is not None and not progress.started:
+        print(f"{out} holds this run, finished; nothing is left to do")
     last = history.rows[-1] if history.rows else None
     if last is not None:
         reached = history.rounds_to(0.6)
         accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
-        print(f"after round {last['round']}: accuracy {accuracy}, loss {last['loss']:.4f}, R_60 {reached or '–'}")
-    if out is not None:
+        loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
+        print(f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {reached or '–'}")
+    if out is not None and progress.started:
         print(f"written to {out}: config.json, history.jsonl, model.safetensors, curves.png")
     if history.interrupted:
-        print("interrupted; the folder holds what was done" if out else "interrupted")
+        print(f"interrupted; `fedalpha resume {out}` goes on" if out else "interrupted")
         raise typer.Exit(130)

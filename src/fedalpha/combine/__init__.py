@@ -7,10 +7,32 @@ blocks of the id-sorted cohort; other rules collect all reports.
 
 from __future__ import annotations
 
+from fedalpha.blocks import blocks
 from fedalpha.combine.base import COMBINES, Combine, Reports
 from fedalpha.combine.feddist import feddist
+from fedalpha.combine.geometric import centred, geomed
+from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
+from fedalpha.combine.median import median, trimmed
 from fedalpha.combine.pfnm import pfnm
-from fedalpha.combine.sums import Sum, blocks, weighted_sum
+from fedalpha.combine.steps import clip, nnm
+from fedalpha.combine.sums import Sum, weighted_sum
 
-__all__ = ["COMBINES", "Combine", "Reports", "Sum", "blocks", "feddist", "mean", "pfnm", "weighted_sum"]
+__all__ = [
+    "COMBINES",
+    "Combine",
+    "Reports",
+    "Sum",
+    "blocks",
+    "centred",
+    "clip",
+    "feddist",
+    "geomed",
+    "krum",
+    "mean",
+    "median",
+    "nnm",
+    "pfnm",
+    "trimmed",
+    "weighted_sum",
+]

@@ -30,5 +30,5 @@ class mean(Combine):  # noqa: N801 - written in lower case
             value = total[name]
             if rest and old.is_floating_point():
                 value = value + rest * old.double()
-            parameters[name] = value.to(old.dtype)
+            parameters[name] = value.to(old.dtype).contiguous()
         return dataclasses.replace(broadcast, parameters=parameters), state

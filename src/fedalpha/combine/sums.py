@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
+from torch import Tensor
 
 from fedalpha.blocks import blocks
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
+
+_PIECE = 1 << 15
 
 
 class Sum:
@@ -26,14 +29,15 @@ class Sum:
         self.heaviest = -1.0
 
     def add(self, alpha: float, parameters: Parameters) -> None:
-        """Add one client's model."""
+        """Add one client's model; one of another form is an error (torch would broadcast it silently)."""
+        for name, value in self.values.items():
+            if name not in parameters or parameters[name].shape != value.shape:
+                raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
         for name, value in parameters.items():
             if value.is_floating_point():
-                wide = value.to("cpu", torch.float64)
-                if name in self.values:
-                    self.values[name].add_(wide * alpha)
-                else:
-                    self.values[name] = wide * alpha
+                if name not in self.values:
+                    self.values[name] = torch.zeros(value.shape, dtype=torch.float64)
+                _accumulate(self.values[name], value.detach().to("cpu"), alpha)
             elif alpha > self.heaviest:
                 self.values[name] = value.to("cpu", copy=True)
         self.heaviest = max(self.heaviest, alpha)
@@ -48,6 +52,13 @@ class Sum:
             elif other.heaviest > self.heaviest:
                 self.values[name] = value.clone()
         self.heaviest = max(self.heaviest, other.heaviest)
+
+
+def _accumulate(total: Tensor, value: Tensor, alpha: float) -> None:
+    """total += alpha·value, in pieces whose float64 copies stay in the processor's cache."""
+    pieces = zip(torch.split(total.view(-1), _PIECE), torch.split(value.reshape(-1), _PIECE), strict=True)
+    for mine, theirs in pieces:
+        mine.add_(theirs.double().mul_(alpha))
 
 
 def weighted_sum(alpha: Array, models: Sequence[Parameters] | Iterable[Parameters]) -> Sum:

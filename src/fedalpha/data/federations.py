@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from fedalpha.data.partitions import PARTITIONS, Partition
 from fedalpha.data.sources import load
+from fedalpha.data.synthetic import MADE
 from fedalpha.rng import generator
 
 if TYPE_CHECKING:
@@ -121,6 +123,16 @@ class Pooled(Federation):
     def optima(self, ids: NDArray[np.int64]) -> Array | None:
         return None if self._optima is None else self._optima[ids]
 
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64] | None:
+        """The table clients × classes of sample counts; None where targets are not labels."""
+        y = self.data.y
+        if y.is_floating_point() or y.ndim != 1:
+            return None
+        owner = np.repeat(np.arange(self.clients), np.diff(self.offsets))
+        flat = np.bincount(owner * self.classes + y.numpy(), minlength=self.clients * self.classes)
+        return flat.reshape(self.clients, self.classes).astype(np.int64)
+
 
 class Generated(Federation):
     """Clients whose samples are made on demand: ``client(id) -> (x, y)``, the same every time.
@@ -173,9 +185,9 @@ def federation(
 ) -> Pooled:
     """A federation from a named data set, a torch ``Dataset``, tensors, or per-client data.
 
-    ``data``: a name (``digits``, ``mnist``, ``fashion-mnist``), a map-style ``Dataset`` of (x, y), a pair
-    ``(X, y)`` (a tuple), or a list with one ``(X, y)`` per client, which needs no partition. ``test`` is data of the
-    same kinds; a list holds one part per client. Without it a stratified fifth is set aside.
+    ``data``: a name (``digits``, ``mnist``, ``fashion-mnist``, ``synthetic(a=1, b=1)``), a map-style ``Dataset``
+    of (x, y), a pair ``(X, y)`` (a tuple), or a list with one ``(X, y)`` per client, which needs no partition. ``test``
+    is data of the same kinds; a list holds one part per client. Without it a stratified fifth is set aside.
     ``validation`` is the share of the training data kept at the server for accuracy switches.
     ``pixels``: unit (0–1), raw (as stored) or standard (mean 0, deviation 1).
 
@@ -189,6 +201,9 @@ def federation(
     owners: NDArray[np.int64] | None = None
     held: Examples | None
     parts: list[Examples] | None = None
+    if isinstance(data, str) and data.partition("(")[0] in MADE:
+        description["dataset"] = data
+        data = list(MADE.parse(data).make(clients, seed))
     if isinstance(data, str):
         source = load(data)
         train, held = (

@@ -35,12 +35,14 @@ class Embedded:
         seed: int,
         workers: int | None = None,
         device: str = "cpu",
+        vectorise: bool | None = None,
     ) -> None:
         if workers is None:
             workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if workers < 1:
             raise ValueError(f"workers = {workers}; give at least 1")
-        self.site = ClientSite(federation, task, update, seed, device)
+        workers = min(workers, federation.clients)
+        self.site = ClientSite(federation, task, update, seed, device, vectorise)
         alone = workers == 1 or not hasattr(os, "fork") or torch.device(device).type != "cpu"
         self._crew = None if alone else _Crew(self.site, workers)
 

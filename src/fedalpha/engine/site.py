@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.strategies import Array
 from fedalpha.task import Task
-from fedalpha.update import Broadcast, Report, Site, Update
+from fedalpha.update import Broadcast, Report, Site, Update, sgd
 from fedalpha.update.base import CHUNK
+from fedalpha.update.vectorised import LEAST, stackable, update_many
 
 EVALUATION_CHUNKS = 4
 """Chunks per evaluation task: small enough to share among workers, fixed so that bytes do not vary."""
@@ -26,8 +28,17 @@ EVALUATION_CHUNKS = 4
 class ClientSite(Site):
     """A `Site` that knows the federation and the client update."""
 
-    def __init__(self, federation: Federation, task: Task, update: Update, seed: int, device: str) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        task: Task,
+        update: Update,
+        seed: int,
+        device: str = "cpu",
+        vectorise: bool | None = None,
+    ) -> None:
         super().__init__(task, device)
+        self.vectorise = vectorise
         self.federation = federation
         self.method = update
         self.seed = seed
@@ -56,6 +67,32 @@ class ClientSite(Site):
             error.add_note(f"(in the update of client {id}, round {round})")
             raise
 
+    def reports(
+        self, broadcast: Broadcast, ids: list[int], round: int, states: list[Mapping[str, Any]], wanted: frozenset[str]
+    ) -> Iterator[Report]:
+        """The updates of several clients, in order; a report's parameters are valid until the next one is made."""
+        if self.stacks(broadcast, len(ids)):
+            data = [self.federation.client(id) for id in ids]
+            if self.task.separable or len({len(d) for d in data}) == 1:
+                draws = [Draws(self.seed, round, id) for id in ids]
+                assert isinstance(self.method, sgd)
+                yield from update_many(self.method, self, broadcast, data, draws, wanted)
+                return
+        for id, state in zip(ids, states, strict=True):
+            yield self.train(broadcast, id, round, state, wanted)
+
+    def stacks(self, broadcast: Broadcast, clients: int) -> bool:
+        """Whether so many clients are trained at once: decided by model, update and cohort alone."""
+        if self.vectorise is False or clients < LEAST:
+            return False
+        fits = stackable(self.load(broadcast), self.method)
+        if self.vectorise and not fits:
+            raise ValueError(
+                "vectorise=True, but this model or client update cannot be trained many clients at a time "
+                "(small dense models with sgd or fedprox can); leave vectorise out"
+            )
+        return fits
+
     def train_block(
         self,
         broadcast: Broadcast,
@@ -70,15 +107,14 @@ class ClientSite(Site):
         """Train a block of clients: with ``alpha`` sum their models, otherwise ``keep`` each of them."""
         total = Sum() if alpha is not None else None
         reports = []
-        for place, (id, state) in enumerate(zip(ids, states, strict=True)):
-            report = self.train(broadcast, id, round, state, wanted)
+        for place, report in enumerate(self.reports(broadcast, ids, round, states, wanted)):
             assert report.parameters is not None
             kept = None
             if total is not None and alpha is not None:
                 total.add(alpha[place], report.parameters)
             else:
                 kept = keep(place, report.parameters)
-            reports.append(Report(id, kept, report.losses, report.steps, report.samples, report.extras, report.state))
+            reports.append(dataclasses.replace(report, parameters=kept))
         return reports, total
 
     def evaluation_tasks(self, part: Part) -> list[int]:

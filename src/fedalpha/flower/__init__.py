@@ -1,0 +1,35 @@
+"""fedalpha on Flower: our strategies in a Flower federation, without torch on the server.
+
+On the server, `FedAlpha` takes the place of Flower's own strategy::
+
+    strategy = FedAlpha("FedSoftWorse(T=0.2)", fraction_train=0.5)
+    result = strategy.start(grid, initial_arrays, num_rounds=20)
+
+On the clients, `add_loss_query` teaches an existing ``ClientApp`` to tell its id and its loss
+(`loss_query_mod` does so for apps made with ``client_fn``); `client_app` makes a whole ``ClientApp``
+from a PyTorch model and the data of a node (`initial_arrays` and `evaluate_on` are its counterparts on
+the server).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if find_spec("flwr") is None:
+    raise ModuleNotFoundError("fedalpha.flower needs Flower: pip install 'fedalpha[flower]'", name="flwr")
+
+from fedalpha.flower.queries import add_loss_query, loss_query_mod
+from fedalpha.flower.strategy import FedAlpha
+
+if TYPE_CHECKING:
+    from fedalpha.flower.pytorch import client_app, evaluate_on, initial_arrays
+
+__all__ = ["FedAlpha", "add_loss_query", "client_app", "evaluate_on", "initial_arrays", "loss_query_mod"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:  # these need torch, which users of JAX or scikit-learn may not have
+        return getattr(import_module("fedalpha.flower.pytorch"), name)
+    raise AttributeError(f"module 'fedalpha.flower' has no attribute {name!r}")

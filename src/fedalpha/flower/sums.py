@@ -18,6 +18,7 @@ from fedalpha.strategies import Array
 
 Arrays = dict[str, NDArray[Any]]
 """A model: arrays by name."""
+_ZERO = np.zeros(())
 
 
 def is_float(value: NDArray[Any]) -> bool:
@@ -42,7 +43,7 @@ def weighted_sum(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]]) -> 
             for name, value in models[i].items():
                 if is_float(value):
                     wide = value.astype(np.float64) * a
-                    part[name] = part[name] + wide if name in part else wide
+                    part[name] = part.get(name, _ZERO) + wide
                 elif a > top:
                     part[name] = value
             top = max(top, a)

@@ -13,8 +13,10 @@ from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybr
 from fedalpha.strategies.adaptive import adaptive
 from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
 from fedalpha.strategies.baselines import FedCostWAvg, FedNolowe, FedNova, FedPIDAvg
+from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
 from fedalpha.strategies.fair import AFL, TERM, FedMGDA, Superquantile, qFedAvg
+from fedalpha.strategies.guaranteed import cool, fade, per_step, steady, temper
 from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
 
 __all__ = [
@@ -42,11 +44,17 @@ __all__ = [
     "adaptive",
     "anneal",
     "cap",
+    "clipped",
+    "cool",
+    "fade",
     "floor",
     "mix",
+    "per_step",
     "qFedAvg",
+    "steady",
     "strategy",
     "switch",
+    "temper",
     "weights",
 ]
 

@@ -41,6 +41,8 @@ class Report:
 
     ``losses`` holds ``train`` and, where asked for, ``after``; ``state`` is the client's next state, which
     is committed with the round; ``parameters`` is None where only a sum over several clients travels.
+    ``origin`` is the (run, round) that it says it belongs to, None for the present one; ``delay`` the
+    seconds it was under way.
     """
 
     id: int
@@ -50,6 +52,8 @@ class Report:
     samples: int
     extras: Parameters = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    origin: tuple[int, int] | None = None
+    delay: float = 0.0
 
 
 class Site:
@@ -61,6 +65,7 @@ class Site:
         self._architecture: Architecture | None = None
         self._module: nn.Module
         self._live: Parameters
+        self._images = False
 
     def load(self, broadcast: Broadcast) -> nn.Module:
         """The module with the broadcast parameters; the next `load` overwrites it."""
@@ -68,6 +73,9 @@ class Site:
             self._architecture = broadcast.architecture
             with torch.random.fork_rng(devices=[]):  # building a module draws parameters that are overwritten
                 self._module = broadcast.architecture.build().to(self.device)
+            self._images = any(isinstance(m, nn.Conv2d) for m in self._module.modules())
+            if self._images:  # convolutions, and what follows them, run twice as fast in this layout
+                self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._live = self._module.state_dict()
         for name, value in broadcast.parameters.items():
             self._live[name].copy_(value)
@@ -78,7 +86,11 @@ class Site:
         return self._live
 
     def place(self, data: Examples) -> Examples:
-        return data if self.device.type == "cpu" else Examples(data.x.to(self.device), data.y.to(self.device))
+        """The data on this site's device, in the layout that suits the loaded module."""
+        x = data.x.to(self.device)
+        if self._images and x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return Examples(x, data.y.to(self.device))
 
     def outputs(self, module: nn.Module, data: Examples) -> Iterator[tuple[Tensor, Tensor]]:
         """(output, target) of each chunk, without gradients and in evaluation mode."""

@@ -1,0 +1,33 @@
+"""The server: Flower's loop with a fedalpha strategy."""
+
+from __future__ import annotations
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from digits_app.task import MODEL, SEED, digits
+from fedalpha.flower import FedAlpha, evaluate_on, initial_arrays
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config = context.run_config
+    clients = int(config["clients"])
+    federation = digits(clients)
+    strategy = FedAlpha(
+        str(config["strategy"]),
+        seed=SEED,
+        save=str(config["save"]) or None,
+        fraction_evaluate=0.0,
+        min_train_nodes=1,
+        min_available_nodes=clients,
+    )
+    strategy.start(
+        grid,
+        initial_arrays(MODEL, federation.shape, federation.classes, SEED),
+        num_rounds=int(config["rounds"]),
+        timeout=float(config["timeout"]),
+        evaluate_fn=evaluate_on(MODEL, federation.test, classes=federation.classes),
+    )

@@ -1,0 +1,27 @@
+"""``fedalpha report``: a study as a page, tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A study's folder.")],
+    live: Annotated[bool, typer.Option("--live", help="Serve the page on loopback and refresh it.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
+) -> None:
+    """Write report.html (self-contained), report.md, statistics.csv and figures/ into a study's folder."""
+    from fedalpha.report import live_server, write_report
+
+    if not live:
+        print(f"written: {write_report(folder)}, report.md, statistics.csv, rounds.csv, figures/")
+        return
+    server = live_server(folder, port)
+    print(f"http://127.0.0.1:{server.server_address[1]}/ (Ctrl-C ends it)", flush=True)
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()

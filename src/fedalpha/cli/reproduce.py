@@ -1,0 +1,72 @@
+"""``fedalpha reproduce`` and ``fedalpha calibrate``: the paper's tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedalpha.cli.study import Jobs, Rounds, Seeds, run_and_show
+
+Name = Annotated[
+    str,
+    typer.Argument(help="mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all."),
+]
+
+
+def reproduce(
+    name: Name,
+    protocol: Annotated[str, typer.Option(help="printed, authors or calibrated.")] = "calibrated",
+    seeds: Seeds = None,
+    rounds: Rounds = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and strategies: minutes.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL].")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Reproduce a table or figure of the paper, the published figure beside ours."""
+    from fedalpha.report import write_report
+    from fedalpha.study.protocols import PROTOCOLS
+    from fedalpha.study.reproduction import NAMES, experiment
+
+    names = NAMES if name == "all" else (name,)
+    studies = [experiment(n, protocol, quick=quick, seeds=seeds, rounds=rounds) for n in names]
+    for study in studies:
+        study.cells()
+        print(f"{study.title}; protocol {protocol}: {PROTOCOLS[protocol].summary}")
+        folder = Path("runs") / study.name if out is None else out / study.name if name == "all" else out
+        run_and_show(study, folder, jobs=jobs)
+        print(f"report: {write_report(folder)}")
+
+
+def calibrate(
+    name: Annotated[str, typer.Argument(help="mnist-iid or fmnist-noniid.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the calibration [default: runs/calibrate-NAME].")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Find the learning rate of the calibrated protocol: FedAvg alone, on seeds that are not reported."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedalpha.cli.study import StudyProgress
+    from fedalpha.measures import Measure
+    from fedalpha.study.reproduction import calibrate as find
+    from fedalpha.study.reproduction import experiment
+
+    plan = experiment(name, "calibrated").calibration
+    progress = StudyProgress(f"calibrate {name}")
+    try:
+        rates, best = find(name, out or Path("runs") / f"calibrate-{name}", jobs, progress.watch)
+    finally:
+        progress.close()
+    assert plan is not None
+    measure = Measure.parse(plan.measure)
+    target = f"{measure.scale * plan.target:.{measure.digits}f}"
+    table = Table(title=f"FedAvg, seeds {plan.seeds}; target: {measure.heading} = {target}", title_justify="left")
+    for heading in ("lr", measure.heading, "not reached", ""):
+        table.add_column(heading, justify="right")
+    for rate in rates:
+        shown = rate.mean.text(measure.digits, measure.scale)
+        table.add_row(f"{rate.lr:g}", shown, str(rate.unreached), "chosen" if rate is best else "")
+    Console().print(table)
+    print(f'put into the experiment\'s file: [protocols.calibrated] lr = "exponential({best.lr:g}, rate=0.99)"')

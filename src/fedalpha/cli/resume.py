@@ -1,0 +1,34 @@
+"""``fedalpha resume``: go on with an interrupted run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedalpha.cli.options import CheckpointEvery, Workers
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder, as `fedalpha run --out` writes it.")],
+    workers: Workers = None,
+    checkpoint_every: CheckpointEvery = 1,
+) -> None:
+    """Go on with an interrupted run, to the same bytes as an undisturbed one."""
+    from fedalpha.cli.run import execute
+    from fedalpha.settings import read_settings
+
+    config = folder / "config.json"
+    if not config.exists():
+        raise ValueError(
+            f"{folder} has no config.json, so there is no run to go on with; `fedalpha run --out {folder}` starts one"
+        )
+    try:
+        settings = read_settings(config, {})
+    except ValueError as error:
+        raise ValueError(
+            f"{config} does not describe a run of the command line ({error}); a run that was begun in Python "
+            "goes on with the same call of fedalpha.run(…, out=…)"
+        ) from None
+    execute(settings, folder, workers, checkpoint_every)

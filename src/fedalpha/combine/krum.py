@@ -1,0 +1,50 @@
+"""(Multi-)Krum: average only clients that lie close to many others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from fedalpha.combine.base import COMBINES, Reports
+from fedalpha.combine.robust import Robust, combination, distances, gram
+from fedalpha.strategies import Array
+from fedalpha.strategies.base import normalise
+from fedalpha.update import Broadcast
+
+
+@COMBINES.register(
+    formula="the m clients with the smallest Σ of ‖w_i − w_j‖² to their n − f − 2 nearest, averaged with alpha",
+    reference="Blanchard et al., 2017",
+    examples=("krum(f=1)", "krum(f=1, m=3)"),
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class krum(Robust):  # noqa: N801 - written in lower case
+    """Scores the n clients with alpha > 0, takes the ``m`` best and averages them with alpha; n ≥ 2f + 3.
+
+    In a round with fewer clients than that the f that n allows is used.
+    """
+
+    f: int = field(default=1, metadata={"always": True})
+    m: int = 1
+
+    text_name: ClassVar[str] = "krum"
+
+    def __post_init__(self) -> None:
+        if self.f < 0 or self.m < 1:
+            raise ValueError(f"{self}: give f ≥ 0 attackers and m ≥ 1 clients to average")
+
+    def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
+        squares = distances(gram(broadcast, reports))
+        return combination(broadcast, reports, self.coefficients(squares, alpha), alpha)
+
+    def coefficients(self, squares: Array, alpha: Array) -> Array:
+        n = len(alpha)
+        f = max(0, min(self.f, (n - 3) // 2))
+        near = np.sort(squares, axis=1)[:, 1 : max(2, n - f - 1)]  # without itself: n − f − 2 neighbours
+        best = np.argsort(near.sum(axis=1), kind="stable")[: self.m]
+        chosen = np.zeros(n)
+        chosen[best] = alpha[best]
+        return normalise(chosen)

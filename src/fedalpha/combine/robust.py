@@ -1,0 +1,173 @@
+"""What the robust rules share: moves x_i = w_i − w_t, their Gram matrix, and how one move is installed."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.strategies import Array, State
+from fedalpha.update import Broadcast
+
+COLUMNS = 1 << 16
+"""Coordinates at a time: what a coordinate-wise rule needs besides the models stays small."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Robust(Combine):
+    """A rule for weights on the simplex that looks at every model. Clients with alpha = 0 are not looked at."""
+
+    def combine(
+        self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
+    ) -> tuple[Broadcast, State]:
+        check_simplex(self, simplex)
+        reports, alpha = supported(reports, alpha)
+        return dataclasses.replace(broadcast, parameters=self.aggregate(broadcast, reports, alpha)), state
+
+    @abstractmethod
+    def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
+        """The parameters; alpha > 0 and sums to 1."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wrapper(Combine):
+    """A step around another rule: what it does to the reports before, or to the aggregate after."""
+
+    rule: Combine | str = field(metadata={"positional": True})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", COMBINES.parse(self.rule))
+
+    @property
+    def inner(self) -> Combine:
+        assert isinstance(self.rule, Combine)
+        return self.rule
+
+    def init(self) -> State:
+        return {"inner": self.inner.init()}
+
+    def combine(
+        self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
+    ) -> tuple[Broadcast, State]:
+        reports, alpha = supported(reports, alpha)
+        changed = self.before(broadcast, reports, alpha, simplex)
+        aggregate, inner = self.inner.combine(state["inner"], broadcast, changed, alpha, simplex)
+        return aggregate, {**state, "inner": inner}
+
+    def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
+        """The reports as the inner rule sees them."""
+        return reports
+
+
+def check_simplex(rule: Combine, simplex: bool) -> None:
+    if not simplex:
+        raise ValueError(f"{rule} needs weights on the simplex, but this strategy gives coefficients; use combine=mean")
+
+
+def supported(reports: Reports, alpha: Array) -> tuple[Reports, Array]:
+    """Only the clients that count."""
+    if (alpha != 0).all():
+        return reports, alpha
+    items = [r for r, a in zip(reports.items, alpha.tolist(), strict=True) if a != 0]
+    return Reports(items), alpha[alpha != 0]
+
+
+def stacks(reports: Reports) -> Iterator[tuple[str, Tensor]]:
+    """(name, all clients' values as a matrix), tensor by tensor."""
+    models = reports.models()
+    for name in models[0]:
+        yield name, torch.stack([m[name].reshape(-1) for m in models])
+
+
+def gram(broadcast: Broadcast, reports: Reports) -> Array:
+    """⟨x_i, x_j⟩ of the moves, in float64."""
+    total = torch.zeros(len(reports.items), len(reports.items), dtype=torch.float64)
+    for name, stack in stacks(reports):
+        if stack.is_floating_point():
+            origin = broadcast.parameters[name].double().reshape(-1)
+            for start in range(0, stack.shape[1], COLUMNS):
+                moves = stack[:, start : start + COLUMNS].double() - origin[start : start + COLUMNS]
+                total += moves @ moves.T
+    found: Array = total.numpy()
+    return found
+
+
+def distances(products: Array) -> Array:
+    """‖x_i − x_j‖² from the Gram matrix."""
+    squares = np.diagonal(products)
+    found: Array = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def combination(broadcast: Broadcast, reports: Reports, coefficients: Array, alpha: Array) -> dict[str, Tensor]:
+    """w_t + Σ c_i·(w_i − w_t), in float64; integer buffers by weighted median."""
+    weights = torch.from_numpy(coefficients)
+    result = {}
+    for name, stack in stacks(reports):
+        old = broadcast.parameters[name]
+        if stack.is_floating_point():
+            origin = old.double().reshape(-1)
+            parts = []
+            for start in range(0, stack.shape[1], COLUMNS):
+                base = origin[start : start + COLUMNS]
+                parts.append(base + weights @ (stack[:, start : start + COLUMNS].double() - base))
+            result[name] = _shaped(parts, old)
+        else:
+            result[name] = middle(stack, alpha).reshape(old.shape)
+    return result
+
+
+def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: float, high: float) -> dict[str, Tensor]:
+    """The α-weighted mean of what lies between the quantiles ``low`` and ``high``, coordinate by coordinate.
+
+    low = high is the weighted median (the middle between two, if half of the weight lies on each side).
+    """
+    result = {}
+    for name, stack in stacks(reports):
+        old = broadcast.parameters[name]
+        if stack.is_floating_point():
+            parts = [
+                _between(stack[:, start : start + COLUMNS], alpha, low, high)
+                for start in range(0, stack.shape[1], COLUMNS)
+            ]
+            result[name] = _shaped(parts, old)
+        else:
+            result[name] = middle(stack, alpha).reshape(old.shape)
+    return result
+
+
+def _shaped(parts: list[Tensor], old: Tensor) -> Tensor:
+    return torch.cat(parts).reshape(old.shape).to(old.dtype) if parts else old.clone()
+
+
+def _between(stack: Tensor, alpha: Array, low: float, high: float) -> Tensor:
+    values, order = torch.sort(stack, dim=0, stable=True)
+    above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
+    above = above / above[-1:].clone()
+    below = torch.cat([torch.zeros_like(above[:1]), above[:-1]])
+    if high - low > _EQUAL:
+        share = (above.clamp(low, high) - below.clamp(low, high)) / (high - low)
+    else:  # every value whose interval touches the quantile: one, or the two beside it
+        touch = (below <= low + _EQUAL) & (above >= low - _EQUAL)
+        share = touch.double() / touch.sum(0)
+    wide: Tensor = torch.where(share > 0, values.double(), 0.0)
+    return (wide * share).sum(0)
+
+
+_EQUAL = 1e-12
+"""Weights that sum to one half up to rounding lie on both sides equally."""
+
+
+def middle(stack: Tensor, alpha: Array) -> Tensor:
+    """The lower weighted median of each column: one of the values, so that integers stay what they are."""
+    values, order = torch.sort(stack, dim=0, stable=True)
+    above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
+    first = (above >= above[-1] / 2 - _EQUAL).to(torch.uint8).argmax(0, keepdim=True)
+    return values.gather(0, first)[0]

@@ -1,0 +1,123 @@
+"""Messages to nodes and back, and the list of clients behind the nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore import log
+
+from fedalpha.flower.queries import ASK_CLIENT, CLIENT_ID, EXAMPLES
+from fedalpha.flower.replies import Rejected, metrics_of, number
+
+
+def exchange(
+    grid: Grid, messages: list[Message], timeout: float | None, longest_pause: float = 3.0
+) -> dict[int, Message]:
+    """Send messages and collect the replies by destination node until all are there or time is up.
+
+    As ``Grid.send_and_receive``, which sleeps 3 seconds between looks; this one starts with short pauses.
+    Errors that the SuperLink makes carry its own node id, so replies are matched by message id.
+    """
+    if not messages:
+        return {}
+    pushed = list(grid.push_messages(messages))
+    waiting = {id: m.metadata.dst_node_id for id, m in zip(pushed, messages, strict=False) if id}
+    replies: dict[int, Message] = {}
+    pause, end = 0.1, None if timeout is None else time.monotonic() + timeout
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None:
+                replies[node] = reply
+        if not waiting or (end is not None and time.monotonic() >= end):
+            break
+        time.sleep(pause)
+        pause = min(pause * 1.3, longest_pause)
+    return replies
+
+
+@dataclass
+class Roll:
+    """Which client is behind which node, and how many examples it holds."""
+
+    nodes: dict[int, int] = field(default_factory=dict)
+    """client id → node id"""
+    sizes: dict[int, float] = field(default_factory=dict)
+    """client id → number of examples, as last reported"""
+
+    def call(self, grid: Grid, timeout: float | None) -> list[int]:
+        """Ask nodes that are not known yet; the sorted ids of the clients that are connected."""
+        connected = set(grid.get_node_ids())
+        known = set(self.nodes.values())
+        content = RecordDict({"config": ConfigRecord()})
+        asked = [Message(content=content, message_type=ASK_CLIENT, dst_node_id=n) for n in sorted(connected - known)]
+        replies = exchange(grid, asked, timeout)
+        for message in asked:
+            node = message.metadata.dst_node_id
+            try:
+                metrics = metrics_of(replies.get(node))
+                id = number(metrics, CLIENT_ID, whole=True)
+                if EXAMPLES in metrics:
+                    self.sizes[id] = number(metrics, EXAMPLES)
+            except Rejected as reason:
+                log(
+                    WARNING,
+                    "fedalpha: node %d is left out: it did not say which client it is (%s); "
+                    "add fedalpha.flower.add_loss_query to its ClientApp",
+                    node,
+                    reason,
+                )
+                continue
+            if self.nodes.get(id) in connected:
+                log(WARNING, "fedalpha: client %d is now node %d, before it was node %d", id, node, self.nodes[id])
+            self.nodes[id] = node
+        return sorted(id for id, node in self.nodes.items() if node in connected)
+
+    def wait(self, grid: Grid, least: int, patience: float, timeout: float | None) -> list[int]:
+        """`call` until at least ``least`` clients are connected; an error when patience ends."""
+        end = time.monotonic() + patience
+        while len(ids := self.call(grid, timeout)) < least:
+            if time.monotonic() >= end:
+                raise RuntimeError(
+                    f"{len(ids)} clients are connected, {least} are needed, after {patience:g} seconds; start more "
+                    "SuperNodes, lower min_available_nodes, or raise patience="
+                )
+            log(INFO, "fedalpha: waiting for clients: %d connected, %d needed", len(ids), least)
+            time.sleep(1)
+        return ids
+
+
+class Shown(Grid):
+    """A grid on which only the chosen nodes can be seen: what a Flower strategy samples from."""
+
+    def __init__(self, grid: Grid, nodes: Iterable[int]) -> None:
+        self._grid = grid
+        self._nodes = list(nodes)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self._nodes)
+
+    def set_run(self, run: Any) -> None:
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        return self._grid.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        return self._grid.create_message(*args, **kwargs)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self._grid.send_and_receive(messages, timeout=timeout)

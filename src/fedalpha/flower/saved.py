@@ -1,0 +1,133 @@
+"""What a server app needs in order to go on after it was killed: one file per generation, never pickled.
+
+A tree of arrays, JSON scalars, lists and dicts is stored as safetensors (the arrays) with the tree as
+JSON in the header and a SHA-256 over both. A new generation is written beside the old one and moved
+into place, so that a kill at any instant leaves a readable file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from logging import WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.supercore import log
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+_NAMES = ("server.safetensors", "server-previous.safetensors")
+
+
+class Saved:
+    """A folder with the last two generations of a server's state."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"save = {str(folder)!r} is a file; give a folder")
+
+    def write(self, tree: dict[str, Any]) -> None:
+        """Store a new generation; the last one is kept beside it."""
+        arrays: dict[str, Any] = {}
+        text = json.dumps(_pack(tree, "state", arrays))
+        header = {"tree": text, "sha256": _digest(text, arrays)}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        newest, previous = (self.folder / name for name in _NAMES)
+        fresh = self.folder / "server.new"
+        with fresh.open("wb") as file:
+            file.write(save(arrays, header))
+            file.flush()
+            os.fsync(file.fileno())
+        if newest.exists():
+            os.replace(newest, previous)
+        os.replace(fresh, newest)
+        _sync(self.folder)
+
+    def read(self) -> dict[str, Any] | None:
+        """The newest generation that is whole; None where nothing was stored."""
+        found = [path for name in _NAMES if (path := self.folder / name).exists()]
+        for path in found:
+            try:
+                with safe_open(path, framework="numpy") as file:
+                    header = file.metadata() or {}
+                    arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+                text = header["tree"]
+                if header["sha256"] != _digest(text, arrays):
+                    raise ValueError("its SHA-256 does not match")
+                tree: dict[str, Any] = _unpack(json.loads(text), arrays)
+                return tree
+            except (OSError, KeyError, ValueError, SafetensorError) as error:
+                log(WARNING, "fedalpha: %s is damaged (%s); looking for the generation before it", path, error)
+        if found:
+            raise ValueError(f"every generation in {self.folder} is damaged; remove the folder to start from round 1")
+        return None
+
+    def write_rows(self, rows: list[dict[str, Any]]) -> None:
+        """``history.jsonl``, for people and for fedalpha's plots."""
+        fresh = self.folder / "history.new"
+        fresh.write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        os.replace(fresh, self.folder / "history.jsonl")
+
+
+def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.bool_() | np.integer() | np.floating():
+            return value.item()
+        case np.ndarray():
+            arrays[path] = np.ascontiguousarray(value).reshape(value.shape)
+            return {"array": path}
+        case ArrayRecord():
+            return {"record": {k: _pack(a.numpy(), f"{path}/{k}", arrays) for k, a in value.items()}}
+        case dict():
+            packed = [[_key(k, path), _pack(v, f"{path}/{k}", arrays)] for k, v in value.items()]
+            return {"dict": packed}
+        case list() | tuple():
+            return {"list": [_pack(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]}
+    raise TypeError(
+        f"{path} is a {type(value).__name__}, which cannot be saved: keep it as arrays, numbers, texts, lists or "
+        "dicts, or run without save="
+    )
+
+
+def _key(key: Any, path: str) -> int | str:
+    if isinstance(key, str | int):
+        return key
+    raise TypeError(f"{path} has a key {key!r}, which cannot be saved: use texts or whole numbers")
+
+
+def _unpack(value: Any, arrays: dict[str, Any]) -> Any:
+    match value:
+        case {"array": path}:
+            return arrays[path]
+        case {"record": items}:
+            return ArrayRecord({k: Array(_unpack(a, arrays)) for k, a in items.items()})
+        case {"dict": items}:
+            return {k: _unpack(v, arrays) for k, v in items}
+        case {"list": items}:
+            return [_unpack(v, arrays) for v in items]
+    return value
+
+
+def _digest(text: str, arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    """Make the renames durable, where folders can be synchronised."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

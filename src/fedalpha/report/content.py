@@ -1,0 +1,220 @@
+"""What the page and the figures show: plain values, ready for JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedalpha.comparison import Summary
+from fedalpha.measures import Curve
+from fedalpha.plots import COLOURS
+from fedalpha.report.claims import claims_table
+from fedalpha.report.findings import Findings
+from fedalpha.report.tables import coincidence_notes, p_text, results_table
+from fedalpha.stats import interval
+from fedalpha.study import Published, Result
+
+HEAT_CELLS = 150_000
+"""A larger heat map (rounds × clients) is left out: nobody can read it, and the page would be slow."""
+
+
+def content(findings: Findings) -> dict[str, Any]:
+    """The page's data."""
+    study = findings.study
+    seeds = {cell.seed for cell in findings.cells if cell.key in findings.results}
+    return {
+        "title": study.title or study.name,
+        "note": study.note,
+        "facts": facts(findings),
+        "strategies": list(study.strategies),
+        "reference": study.against,
+        "colours": colours(findings),
+        "palette": list(COLOURS),
+        "seeds": len(seeds),
+        "cases": [_case(findings, case) for case in findings.cases],
+        "run": run_text(findings),
+        "config": json.dumps(findings.cells[0].config, indent=1, ensure_ascii=False),
+        "versions": json.dumps(findings.versions(), indent=1),
+    }
+
+
+def facts(findings: Findings) -> list[str]:
+    """The study at a glance."""
+    study, first = findings.study, findings.cells[0].settings
+    unique = {cell.key for cell in findings.cells}
+    found = [
+        f"{len(study.strategies)} strategies × {len(study.seeds)} seeds"
+        + (f" × {len(findings.cases)} cases" if len(findings.cases) > 1 else ""),
+        f"{len(findings.results)} of {len(unique)} cells done",
+    ]
+    if len(findings.cases) == 1:
+        found += [first.dataset, first.partition, f"{first.clients} clients", str(first.update)]
+    found.append(
+        f"{first.rounds} rounds" if study.stop_at is None else f"until {study.stop_at}, ≤ {first.rounds} rounds"
+    )
+    return found + ([f"protocol {study.protocol}"] if study.protocol else [])
+
+
+def run_text(findings: Findings) -> str:
+    """One paragraph on the design."""
+    study = findings.study
+    stopped = sum(r.stopped for r in findings.results.values())
+    twins = sum("coincides_with" in r.about for r in findings.results.values())
+    text = (
+        "Paired design: for one seed every strategy has the same initial model, partition, cohorts and batches. "
+        "Intervals are 95 % (Student t) over seeds; p-values are those of paired t tests, corrected by Holm's method "
+        "for the comparisons of one measure. Values belong to the final or the named round, never to the best one. "
+        "Runs that never reach p % stay in at the last round that was run (censored), which makes the mean a lower "
+        "bound."
+    )
+    if stopped:
+        text += f" {stopped} cells stopped early because their question was answered ({study.stop_at})."
+    if twins:
+        text += f" {twins} cells coincide with another one by construction and were computed once."
+    return text
+
+
+def colours(findings: Findings) -> dict[str, str]:
+    """A colour per strategy."""
+    return {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(findings.study.strategies)}
+
+
+def _case(findings: Findings, case: str) -> dict[str, Any]:
+    runs = findings.curves(case)
+    if not runs:
+        return {"name": case, "curves": []}
+    summaries = findings.summaries(case)
+    times = [rows for rows in summaries.values() if rows[0].measure.kind == "R"]
+    header, body = results_table(findings, case)
+    claims = claims_table(findings, case)
+    targets = [rows[0].measure.percent for rows in times]
+    return {
+        "name": case,
+        "curves": [line(strategy, list(by_seed.values())) for strategy, by_seed in runs.items()],
+        "stopped": any(c.last < c.rounds for by_seed in runs.values() for c in by_seed.values()),
+        "target": targets[0] if targets else None,
+        "zoom": [view.model_dump() for view in findings.study.zoom],
+        "dots": [dots(rows, findings.study.published) for rows in times],
+        "forests": [forest(rows) for rows in summaries.values() if any(r.difference for r in rows)],
+        "table": {"header": header, "body": body},
+        "claims": {"header": claims[0], "body": claims[1]},
+        "notes": coincidence_notes(findings, case),
+        "heat": heat_maps(findings, case),
+        "partition": partition(findings, case),
+    }
+
+
+def line(strategy: str, curves: list[Curve]) -> dict[str, Any]:
+    """The mean curve of a strategy with its half-widths, as far as every seed goes; accuracies in %."""
+    length = min(c.last for c in curves) + 1
+    drawn: dict[str, Any] = {"strategy": strategy, "rounds": list(range(length))}
+    for name, scale, digits in (("accuracy", 100.0, 4), ("loss", 1.0, 6)):
+        values = scale * np.stack([c.columns[name][:length] for c in curves])
+        bands = [interval(values[:, r]) for r in range(length)]
+        drawn[name] = {"mean": [_round(b.mean, digits) for b in bands], "half": [_round(b.half, digits) for b in bands]}
+    return drawn
+
+
+def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any]:
+    """R_p of every strategy: seeds, mean, interval, the published figure."""
+    measure = rows[0].measure
+    figures = {p.strategy: p for p in published if p.measure == str(measure)}
+    items = []
+    for row in rows:
+        figure = figures.get(row.strategy)
+        items.append(
+            {
+                "strategy": row.strategy,
+                "mean": _round(row.mean.mean, 4),
+                "half": _round(row.mean.half, 4),
+                "points": [{"value": v.value, "reached": v.reached} for v in row.values.values()],
+                "text": f"{measure.heading}: {row.text}",
+                "detail": "" if figure is None else f"published: {figure.mean} ± {figure.half or '–'}",
+                "published": None if figure is None else {"mean": figure.mean, "half": figure.half},
+            }
+        )
+    title = f"{measure}: rounds to reach {measure.percent:g} %"
+    shared = {"name": str(measure), "items": items, "digits": 2, "unit": "rounds"}
+    return {"title": title, **shared, "published": bool(figures)}
+
+
+def forest(rows: list[Summary]) -> dict[str, Any]:
+    """Paired differences to the reference in one measure."""
+    measure = rows[0].measure
+    items = []
+    for row in rows:
+        if row.difference is not None:
+            note = f"; same values as {row.same_as}" if row.same_as else ""
+            items.append(
+                {
+                    "strategy": row.strategy,
+                    "mean": _round(measure.scale * row.difference.mean, 4),
+                    "half": _round(measure.scale * row.difference.half, 4),
+                    "text": f"{row.difference_text} ({row.difference.n} pairs)",
+                    "detail": f"p (Holm) {p_text(row.p_holm)}{note}",
+                }
+            )
+    better = "right is better" if measure.higher_is_better else "left is better"
+    unit = better if measure.kind != "client_accuracy_spread" else "left is more even"
+    title = f"Difference in {measure.heading}"
+    return {"title": title, "name": str(measure), "items": items, "digits": measure.digits, "unit": unit}
+
+
+def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:
+    """α over rounds and clients, of the first seed of each strategy."""
+    clients = next(cell.settings.clients for cell in findings.cells if cell.case == case)
+    maps = []
+    for strategy, by_seed in findings.of(case).items():
+        if by_seed:
+            seed = min(by_seed)
+            alpha = alphas(by_seed[seed], clients)
+            if alpha is not None and alpha.size <= HEAT_CELLS:
+                rows = [[None if math.isnan(v) else float(f"{v:.3g}") for v in row] for row in alpha.tolist()]
+                maps.append({"strategy": strategy, "seed": seed, "clients": clients, "alpha": rows})
+    return maps
+
+
+def alphas(result: Result, clients: int) -> Any:
+    """The matrix rounds × clients of α, NaN for clients out of the cohort; None if it was not kept."""
+    if "alpha" not in result.columns or result.last == 0:
+        return None
+    matrix = np.full((result.last, clients), np.nan)
+    for r in range(1, result.last + 1):
+        matrix[r - 1, result.columns["cohort"][r]] = result.columns["alpha"][r]
+    return matrix
+
+
+def partition(findings: Findings, case: str) -> dict[str, Any] | None:
+    """Who holds what, for the first seed; None where the data is not on this machine."""
+    cell = next(cell for cell in findings.cells if cell.case == case)
+    s = cell.settings
+    found = _label_counts(s.dataset, s.partition, s.clients, s.seed, s.validation or 0.0)
+    if found is None:
+        return None
+    counts, names = found
+    title = f"{s.dataset}, {s.partition}, seed {s.seed}"
+    return {"title": title, "counts": counts, "names": names}
+
+
+@lru_cache(maxsize=32)
+def _label_counts(
+    dataset: str, split: str, clients: int, seed: int, validation: float
+) -> tuple[list[list[int]], list[str]] | None:
+    from fedalpha.data import federation
+    from fedalpha.data.sources import CLASS_NAMES, catalogue
+
+    here = {row.name for row in catalogue() if row.cached}
+    if clients > 400 or (dataset in CLASS_NAMES and dataset not in here):
+        return None
+    counts = federation(dataset, partition=split, clients=clients, seed=seed, validation=validation).label_counts
+    if counts is None:
+        return None
+    return counts.tolist(), list(CLASS_NAMES.get(dataset, [str(k) for k in range(counts.shape[1])]))
+
+
+def _round(value: float, digits: int) -> float | None:
+    return None if not math.isfinite(value) else round(value, digits)

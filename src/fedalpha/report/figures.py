@@ -1,0 +1,166 @@
+"""The report's figures as files, SVG and PNG: what the page draws, for papers and slides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedalpha.plots import COLOURS, figure
+from fedalpha.study.store import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_FAINT = "#8a8f98"
+
+
+def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
+    """Draw every figure of the page's data; the names of the files that were written."""
+    written: list[str] = []
+    for number, case in enumerate(data["cases"]):
+        if case["curves"]:
+            prefix = "" if len(data["cases"]) == 1 else f"case{number + 1}-"
+            for name, fig in _figures(data, case):
+                for ending in ("svg", "png"):
+                    written.append(f"{prefix}{name}.{ending}")
+                    _save(fig, folder / written[-1])
+    for ending in ("svg", "png"):  # what an earlier report drew and this one does not
+        for path in folder.glob(f"*.{ending}"):
+            if path.name not in written:
+                path.unlink()
+    return written
+
+
+def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figure]]:
+    found = [("curves", _curves(data, case, None))]
+    for view in case["zoom"]:
+        first, last = view["rounds"]
+        found.append((f"zoom-{first:g}-{last:g}", _curves(data, case, view)))
+    found += [(item["name"], _rows(data, item, zero=False)) for item in case["dots"]]
+    found += [
+        (f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True)) for item in case["forests"]
+    ]
+    if case["heat"]:
+        found.append(("alpha", _heat(case["heat"])))
+    if case["partition"]:
+        found.append(("partition", _partition(case["partition"])))
+    return found
+
+
+def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | None) -> Figure:
+    fig, axes = figure(11, 4.2, columns=2)
+    for ax, kind, title in zip(axes, ("accuracy", "loss"), ("test accuracy (%)", "test loss"), strict=True):
+        for item in case["curves"]:
+            rounds = np.array(item["rounds"])
+            middle, half = (np.array([np.nan if v is None else v for v in item[kind][k]]) for k in ("mean", "half"))
+            keep = ~np.isnan(middle)
+            if view is not None:
+                keep &= (rounds >= view["rounds"][0]) & (rounds <= view["rounds"][1])
+            x, y, h = rounds[keep], middle[keep], np.nan_to_num(half[keep])
+            colour = data["colours"][item["strategy"]]
+            ax.plot(x, y, color=colour, linewidth=1.9, label=item["strategy"])
+            ax.fill_between(x, y - h, y + h, color=colour, alpha=0.15, linewidth=0)
+        ax.set_xlabel("round")
+        ax.set_title(title, loc="left", fontsize=11)
+        ax.margins(x=0.01)
+        if kind == "accuracy" and case["target"] is not None and view is None:
+            ax.axhline(case["target"], color=_FAINT, linewidth=1, linestyle="--")
+        _trim(ax, case, kind, view)
+    axes[0].legend(frameon=False, fontsize=8.5, loc="lower right")
+    fig.suptitle(" · ".join(t for t in (data["title"], case["name"]) if t), fontsize=11, x=0.01, ha="left")
+    return fig
+
+
+def _trim(ax: Axes, case: dict[str, Any], kind: str, view: dict[str, Any] | None) -> None:
+    """Bands of few seeds can be enormous: they may stretch the axis by 15 % of the curves' own range."""
+    values = [
+        v
+        for item in case["curves"]
+        for r, v in zip(item["rounds"], item[kind]["mean"], strict=True)
+        if v is not None and (view is None or view["rounds"][0] <= r <= view["rounds"][1])
+    ]
+    if values:
+        low, high = min(values), max(values)
+        room = 0.15 * (high - low or 1)
+        bottom, top = ax.get_ylim()
+        ax.set_ylim(max(bottom, low - room, 0 if low >= 0 else -np.inf), min(top, high + room))
+
+
+def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
+    rows = [row for row in item["items"] if row["mean"] is not None]
+    fig, (ax,) = figure(7.5, 1.3 + 0.42 * len(rows))
+    for place, row in enumerate(reversed(rows)):
+        colour = data["colours"][row["strategy"]]
+        half = row["half"] or 0.0
+        ax.plot([row["mean"] - half, row["mean"] + half], [place, place], color=colour, linewidth=2.5)
+        ax.plot(row["mean"], place, "o", color=colour, markersize=7)
+        points = row.get("points", [])
+        for reached, face in ((True, colour), (False, "none")):
+            x = [p["value"] for p in points if p["reached"] is reached]
+            ax.plot(x, [place - 0.2] * len(x), "o", markersize=3.5, color=colour, markerfacecolor=face, alpha=0.5)
+        if figure_ := row.get("published"):
+            spread = figure_["half"] or 0.0
+            ax.plot(
+                [figure_["mean"] - spread, figure_["mean"] + spread], [place + 0.25] * 2, color=_FAINT, linewidth=1.3
+            )
+            ax.plot(figure_["mean"], place + 0.25, "D", color=_FAINT, markersize=5)
+    if zero:
+        ax.axvline(0, color=_FAINT, linewidth=1, linestyle="--")
+    ax.set_yticks(range(len(rows)), [row["strategy"] for row in reversed(rows)])
+    ax.set_ylim(-0.6, len(rows) - 0.4)
+    ax.set_xlabel(item["unit"] + ("; grey: published" if item.get("published") else ""))
+    ax.set_title(item["title"] + (f" (paired with {data['reference']})" if zero else ""), loc="left", fontsize=11)
+    return fig
+
+
+def _heat(maps: Sequence[dict[str, Any]]) -> Figure:
+    columns = min(3, len(maps))
+    lines = -(-len(maps) // columns)
+    fig, _ = figure(4.2 * columns + 0.6, 3.2 * lines + 0.3)
+    fig.clear()
+    axes = fig.subplots(lines, columns, squeeze=False)
+    for ax in axes.flat[len(maps) :]:
+        ax.set_axis_off()
+    for ax, item in zip(axes.flat, maps, strict=False):
+        alpha = np.array([[np.nan if v is None else v for v in row] for row in item["alpha"]], dtype=np.float64)
+        edges = (-0.5, alpha.shape[1] - 0.5, len(alpha) + 0.5, 0.5)
+        drawn = ax.imshow(alpha, aspect="auto", cmap="Blues", interpolation="nearest", extent=edges)
+        drawn.set_clim(0, float(np.nanmax(alpha)))
+        fig.colorbar(drawn, ax=ax, label="α", fraction=0.05)
+        ax.set_title(f"{item['strategy']}, seed {item['seed']}", loc="left", fontsize=9)
+        ax.set_xlabel("client")
+        ax.set_ylabel("round")
+    return fig
+
+
+def _partition(part: dict[str, Any]) -> Figure:
+    counts = np.array(part["counts"])
+    fig, (ax,) = figure(11, 3.4)
+    bottom = np.zeros(len(counts))
+    for k, name in enumerate(part["names"]):
+        ax.bar(np.arange(len(counts)), counts[:, k], 0.88, bottom=bottom, color=COLOURS[k % len(COLOURS)], label=name)
+        bottom += counts[:, k]
+    ax.margins(x=0.01)
+    ax.set_xlabel("client")
+    ax.set_title(f"samples by label: {part['title']}", loc="left", fontsize=11)
+    ax.legend(frameon=False, fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
+
+
+def _save(fig: Figure, path: Path) -> None:
+    """The same figure gives the same bytes: no date, no random ids."""
+    import io
+
+    import matplotlib
+
+    buffer = io.BytesIO()
+    ending = path.suffix[1:]
+    with matplotlib.rc_context({"svg.hashsalt": "fedalpha", "svg.fonttype": "none"}):
+        metadata: dict[str, Any] = {"Date": None} if ending == "svg" else {"Software": None}
+        save: Callable[..., None] = fig.savefig
+        save(buffer, format=ending, dpi=130, metadata=metadata)
+    write_bytes(path, buffer.getvalue())

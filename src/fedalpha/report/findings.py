@@ -1,0 +1,80 @@
+"""What a study's folder says: curves and summaries, from stored rows alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedalpha.comparison import Summary, summarise
+from fedalpha.measures import Curve, Measure
+from fedalpha.study import Cell, Result, Store, Study, load_study
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A study with the results that are there; ``results`` by the cell's key."""
+
+    study: Study
+    cells: list[Cell]
+    store: Store
+    results: dict[str, Result]
+
+    @cached_property
+    def cases(self) -> list[str]:
+        return list(self.study.variations())
+
+    def of(self, case: str) -> dict[str, dict[int, Result]]:
+        """Results by strategy and seed; every strategy is there, also without results."""
+        found: dict[str, dict[int, Result]] = {strategy: {} for strategy in self.study.strategies}
+        for cell in self.cells:
+            if cell.case == case and cell.key in self.results:
+                found[cell.strategy][cell.seed] = self.results[cell.key]
+        return found
+
+    def curves(self, case: str) -> dict[str, dict[int, Curve]]:
+        """Curves by strategy and seed, for the strategies that have results."""
+        rounds = {cell.key: cell.settings.rounds for cell in self.cells}
+        numbers = {
+            strategy: {seed: Curve.of(_numbers(r), rounds[r.key]) for seed, r in by_seed.items()}
+            for strategy, by_seed in self.of(case).items()
+        }
+        return {strategy: by_seed for strategy, by_seed in numbers.items() if by_seed}
+
+    def summaries(self, case: str) -> dict[str, list[Summary]]:
+        """Every measure of the study."""
+        runs = self.curves(case)
+        reference = self.study.against if self.study.against in runs else None
+        return {m: summarise(runs, Measure.parse(m), reference) for m in self.study.measures} if runs else {}
+
+    def coinciding(self, case: str) -> dict[str, tuple[str, int, int]]:
+        """Strategies with cells that coincide with another's: (that one, how many seeds, of how many)."""
+        by_key = {cell.key: cell for cell in self.cells}
+        found: dict[str, tuple[str, int, int]] = {}
+        for strategy, by_seed in self.of(case).items():
+            twins = [r.about["coincides_with"] for r in by_seed.values() if "coincides_with" in r.about]
+            if twins:
+                twin = by_key[twins[0]].strategy if twins[0] in by_key else f"cell {twins[0]}"
+                found[strategy] = (twin, len(twins), len(by_seed))
+        return found
+
+    def versions(self) -> list[dict[str, str]]:
+        """The distinct sets of versions that cells were run with."""
+        distinct: dict[str, dict[str, str]] = {}
+        for result in self.results.values():
+            versions = result.about["versions"]
+            distinct[str(sorted(versions.items()))] = versions
+        return list(distinct.values())
+
+
+def gather(folder: str | Path) -> Findings:
+    """Read a study's folder."""
+    study, cells, store = load_study(folder)
+    results = {cell.key: store.get(cell.key) for cell in cells if store.has(cell)}
+    return Findings(study, cells, store, results)
+
+
+def _numbers(result: Result) -> dict[str, list[Any]]:
+    lists = {"cohort", "alpha", "loss_before", "loss_train", "loss_after"}
+    return {name: values for name, values in result.columns.items() if name not in lists}

@@ -1,0 +1,58 @@
+"""A page that follows a study while it runs, served on loopback only."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from fedalpha.report.content import content
+from fedalpha.report.findings import gather
+from fedalpha.report.write import html
+from fedalpha.study import status
+
+
+def live_data(folder: Path) -> dict[str, Any]:
+    """The page's data as of now, with what is running."""
+    now = status(folder)
+    running = "; ".join(f"{r['label']} (round {r['round']}/{r['rounds']})" for r in now.running)
+    left = "" if now.seconds_left is None or now.done == now.total else f", about {now.seconds_left / 60:.0f} min left"
+    state = f"running: {running}" if running else "finished" if now.done == now.total else "not running now"
+    return {**content(gather(folder)), "live": True, "status": f"{now.done} of {now.total} cells{left}; {state}"}
+
+
+def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
+    """A server on 127.0.0.1; ``port`` 0 takes any free one."""
+    place = Path(folder)
+    live_data(place)  # a wrong folder is told at once
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
+            if host not in ("127.0.0.1", "localhost"):  # no page of another site may read it through a name it owns
+                self.send_error(403)
+                return
+            path = self.path.split("?")[0]
+            if path not in ("/", "/data.json"):
+                self.send_error(404)
+                return
+            try:
+                data = live_data(place)
+            except ValueError as error:
+                self.send_error(503, str(error).splitlines()[0])
+                return
+            text = html(data) if path == "/" else json.dumps(data, ensure_ascii=False, allow_nan=False)
+            body = text.encode()
+            self.send_response(200)
+            kind = "text/html" if path == "/" else "application/json"
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Quiet."""
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -1,0 +1,74 @@
+"""Writes a report: one HTML page, the same tables as Markdown and CSV, the same plots as SVG and PNG."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedalpha.report.claims import claims_table
+from fedalpha.report.content import content, facts, run_text
+from fedalpha.report.figures import write_figures
+from fedalpha.report.findings import Findings, gather
+from fedalpha.report.tables import coincidence_notes, markdown_table, results_table, statistics_csv
+from fedalpha.study.store import write_text
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write ``report.html``, ``report.md``, ``statistics.csv`` and ``figures/`` into a study's folder; the page."""
+    findings = gather(folder)
+    data = content(findings)
+    place = Path(folder)
+    findings.store.write_rounds(findings.cells)
+    figures = write_figures(data, place / "figures")
+    write_text(place / "statistics.csv", statistics_csv(findings))
+    write_text(place / "report.md", markdown(findings, figures))
+    write_text(place / "report.html", html(data))
+    return place / "report.html"
+
+
+def html(data: dict[str, Any]) -> str:
+    """The page, with everything in it."""
+    page = resources.files("fedalpha.report").joinpath("page")
+    parts = {
+        "css": page.joinpath("page.css").read_text(encoding="utf-8"),
+        "js": page.joinpath("page.js").read_text(encoding="utf-8"),
+        "title": _escape(data["title"]),
+        # In a script element only "<" can end or change the script.
+        "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    text = page.joinpath("page.html").read_text(encoding="utf-8")
+    pieces = text.split("{{")
+    return pieces[0] + "".join(parts[name] + rest for name, rest in (p.split("}}", 1) for p in pieces[1:]))
+
+
+def markdown(findings: Findings, figures: list[str]) -> str:
+    """The report as Markdown, with the figures (SVG) that were drawn."""
+    study = findings.study
+    lines = [f"# {study.title or study.name}", ""]
+    lines += [study.note, ""] * bool(study.note)
+    lines += ["; ".join(facts(findings)) + ".", ""]
+    several = len(findings.cases) > 1
+    for number, case in enumerate(findings.cases):
+        lines += [f"## {case}", ""] * bool(case)
+        if not findings.curves(case):
+            lines += ["No finished cells yet.", ""]
+            continue
+        lines += [markdown_table(*results_table(findings, case)), ""]
+        if study.claims:
+            lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
+        for note in coincidence_notes(findings, case):
+            lines += [note, ""]
+        prefix = f"case{number + 1}-" if several else ""
+        for name in figures:
+            if name.endswith(".svg") and name.startswith(prefix):
+                lines.append(f"![{name[len(prefix) : -4]}](figures/{name})")
+        lines.append("")
+    versions = "; ".join(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in findings.versions())
+    lines += ["## What was run", "", run_text(findings), "", f"Versions: {versions}.", ""]
+    return "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,0 +1,74 @@
+"""Loss clipping: a lie about a loss reaches only as far as the cohort's own spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedalpha.strategies.base import LOSSES, STRATEGIES, Array, Cohort, State, Strategy, Traits
+from fedalpha.strategies.combinators import Combinator
+
+
+def spread(losses: Array) -> tuple[float, float]:
+    """Median and median absolute deviation.
+
+    >>> spread(np.array([1.0, 2.0, 3.0, 4.0, 1e9]))
+    (3.0, 1.0)
+    """
+    with np.errstate(over="ignore"):
+        median = _median(losses)
+        return median, _median(np.abs(losses - median))
+
+
+def _median(x: Array) -> float:
+    """The middle, computed so that values near the largest float do not overflow."""
+    ordered = np.sort(x)
+    return float(0.5 * ordered[(len(x) - 1) // 2] + 0.5 * ordered[len(x) // 2])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clipped(Combinator):
+    """The member on losses that were clipped to median ± k·MAD; see `clipped`."""
+
+    k: float = field(default=3.0, metadata={"always": True})
+
+    text_name: ClassVar[str] = "clipped"
+
+    @property
+    def traits(self) -> Traits:
+        inner = self.members[0].traits
+        # The limits move with every loss, also with one's own.
+        return Traits(inner.simplex, inner.shift_invariant, 0 if inner.monotone == 0 else None)
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        changes: dict[str, Any] = {}
+        for kind in LOSSES:
+            losses = getattr(cohort, kind)
+            if losses is not None:
+                middle, deviation = spread(losses)
+                with np.errstate(over="ignore"):
+                    changes[kind] = np.clip(losses, middle - self.k * deviation, middle + self.k * deviation)
+        (alpha,), state = self.all_weights(state, cohort.replace(**changes))
+        return alpha, state
+
+
+@STRATEGIES.register(
+    formula="the rule on losses clipped to median ± k·MAD",
+    reference="f < n/2 liars cannot move the limits out of the honest losses' reach",
+    examples=(
+        "clipped(FedSoftWorse(T=0.2), k=3)",
+        "clipped(FedWorse(k=0.3), k=2)",
+    ),
+)
+def clipped(rule: Strategy | str, k: float = 3.0) -> Clipped:
+    """The losses of a cohort are clipped to median ± k·MAD before they are weighed.
+
+    >>> import fedalpha
+    >>> fedalpha.weights("clipped(FedSoftWorse(T=1), k=1)", losses=[1, 2, 3, 4, 1e9], sizes=[1] * 5).round(3)
+    array([0.051, 0.051, 0.139, 0.379, 0.379])
+    """
+    if isinstance(k, bool) or not isinstance(k, int | float) or not k > 0:
+        raise ValueError(f"clipped: k = {k!r}; give a number of median absolute deviations > 0")
+    return Clipped((STRATEGIES.parse(rule),), k=float(k))

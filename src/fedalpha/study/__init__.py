@@ -1,0 +1,23 @@
+"""Studies: strategies × seeds × settings, paired, resumable, in one folder of plain files."""
+
+from fedalpha.study.cells import Cell
+from fedalpha.study.plan import Published, Study, parse_seeds, read_study, study
+from fedalpha.study.runner import CellError, run_study
+from fedalpha.study.status import Status, load_study, status
+from fedalpha.study.store import Result, Store
+
+__all__ = [
+    "Cell",
+    "CellError",
+    "Published",
+    "Result",
+    "Status",
+    "Store",
+    "Study",
+    "load_study",
+    "parse_seeds",
+    "read_study",
+    "run_study",
+    "status",
+    "study",
+]

@@ -1,0 +1,97 @@
+"""A cell: one strategy, one seed, one case. What it is called, and which cells coincide with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedalpha.settings import Settings
+from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.strategies.combinators import Switch
+from fedalpha.study.conditions import StopAt
+
+_ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "seed", "update", "select", "validation"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``strategy`` is its text in the study; ``settings.strategy`` what is run (a protocol may change it)."""
+
+    case: str
+    strategy: str
+    seed: int
+    settings: Settings
+    stop_at: StopAt | None = None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All that decides the rows of this cell.
+
+        Settings that stand at their default are left out, so that a setting that is added to the library
+        later does not give every finished cell another key.
+        """
+        full, given = self.settings.model_dump(exclude_none=True), self.settings.model_dump(exclude_defaults=True)
+        config = {name: value for name, value in full.items() if name in _ALWAYS or name in given}
+        return config | ({"stop_at": str(self.stop_at)} if self.stop_at else {})
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of the configuration: the cell's name on disk."""
+        return _digest(self.config)
+
+    @cached_property
+    def group(self) -> str:
+        """The hash of everything but the strategy: cells of one group may share rounds."""
+        return _digest({name: value for name, value in self.config.items() if name != "strategy"})
+
+    @cached_property
+    def stages(self) -> list[tuple[int, str]]:
+        """(first round, rule) of each stage."""
+        return stages(STRATEGIES.parse(self.settings.strategy))
+
+    def shared(self, other: Cell) -> int:
+        """How many rounds the two play by the same rules, from the start: their rows 0 … that are equal.
+
+        0 for cells that differ in anything but the strategy.
+        """
+        if self.group != other.group:
+            return 0
+        limit = self.settings.rounds
+        mine, theirs = self.stages, other.stages
+        for (start, rule), (other_start, other_rule) in zip(mine, theirs, strict=False):
+            if (start, rule) != (other_start, other_rule):
+                return min(start, other_start, limit)
+        longer = mine if len(mine) > len(theirs) else theirs
+        shorter = min(len(mine), len(theirs))
+        return min(longer[shorter][0], limit) if len(longer) > shorter else limit
+
+    @property
+    def label(self) -> str:
+        return ", ".join([self.strategy, f"seed {self.seed}"] + [self.case] * bool(self.case))
+
+
+def stages(strategy: Strategy) -> list[tuple[int, str]]:
+    """The rules that a strategy plays, each from its first round; stages of no length are left out.
+
+    >>> stages(STRATEGIES.parse("switch(FedBetter, FedAvg, at=20)"))
+    [(0, 'FedBetter'), (20, 'FedAvg')]
+    """
+    if not isinstance(strategy, Switch) or not strategy.at:
+        return [(0, str(strategy))]
+    if any(isinstance(member, Switch) for member in strategy.members):
+        return [(0, str(strategy))]  # its members count rounds of their own accord
+    starts = [0, *strategy.at]
+    ends: list[float] = [*strategy.at, float("inf")]
+    found: list[tuple[int, str]] = []
+    for start, end, member in zip(starts, ends, strategy.members, strict=True):
+        if start < end:
+            found.append((start, str(member)))
+    return found
+
+
+def _digest(value: dict[str, Any]) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

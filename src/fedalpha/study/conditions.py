@@ -1,0 +1,56 @@
+"""When a cell's question is answered: ``stop_at = "accuracy >= 0.6"``."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedalpha.text import nearest
+
+COLUMNS = ("accuracy", "loss", "worst_client_accuracy", "client_accuracy_spread", "round")
+_SIGNS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
+
+
+@dataclass(frozen=True)
+class StopAt:
+    """A column of the history compared with a number.
+
+    >>> condition = StopAt.parse("accuracy >= 0.6")
+    >>> condition({"accuracy": 0.61}), condition({"accuracy": None}), str(condition)
+    (True, False, 'accuracy >= 0.6')
+    """
+
+    column: str
+    sign: str
+    value: float
+
+    @staticmethod
+    def parse(text: str) -> StopAt:
+        match = _FORM.fullmatch(text)
+        try:
+            if match is None:
+                raise ValueError
+            column, sign, value = match[1], match[2], float(match[3])
+        except ValueError:
+            raise ValueError(f"stop_at = {text!r} is not a condition; write it like 'accuracy >= 0.6'") from None
+        if column not in COLUMNS:
+            raise ValueError(f"stop_at = {text!r}: unknown column {column!r}; {nearest(column, COLUMNS)}")
+        if "accuracy" in column and not 0 <= value <= 1:
+            raise ValueError(f"stop_at = {text!r}: accuracies are fractions between 0 and 1 (0.6, not 60)")
+        return StopAt(column, sign, value)
+
+    def __call__(self, row: dict[str, Any]) -> bool:
+        found = row.get(self.column)
+        return found is not None and _SIGNS[self.sign](found, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.sign} {self.value:g}"

@@ -1,0 +1,282 @@
+"""A study: strategies × seeds × settings, read from a TOML file and laid out as cells.
+
+A file in full::
+
+    name = "lr-sensitivity"
+    title = "Which strategy minds the learning rate?"
+    strategies = ["FedAvg", "FedSoftWorse(T=0.2)"]
+    seeds = "0-9"                     # or a count, or a list
+    reference = "FedAvg"              # what the others are compared with; the first one by default
+    measures = ["R_60", "accuracy@30"]
+    stop_at = "accuracy >= 0.8"       # a cell ends once this holds
+    protocol = "calibrated"
+
+    [settings]                        # anything that `fedalpha run` takes
+    dataset = "digits"
+    rounds = 30
+
+    [grid]                            # every combination of these
+    lr = [0.05, 0.1]
+    epochs = [1, 5]
+
+    [[cases]]                         # or named settings, one by one
+    name = "many clients"
+    clients = 100
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedalpha.measures import Measure
+from fedalpha.settings import VALIDATION_SHARE, Settings, settings
+from fedalpha.strategies import STRATEGIES
+from fedalpha.study.cells import Cell
+from fedalpha.study.conditions import StopAt
+from fedalpha.study.protocols import protocol, restyled
+from fedalpha.text import nearest
+
+_OWN = ("strategy", "seed")
+_BESIDES = ("protocol", "stop_at")
+"""What a case may set besides the settings of a run."""
+
+
+class Published(BaseModel):
+    """A figure that somebody published, to stand beside ours; accuracies are fractions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategy: str
+    measure: str
+    mean: float
+    half: float | None = None
+
+
+class Claim(BaseModel):
+    """Somebody's claim that ``better`` beats each of ``than`` in ``measure``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    measure: str
+    better: str
+    than: tuple[str, ...] = Field(min_length=1)
+
+
+class Zoom(BaseModel):
+    """A window of the accuracy curves that is drawn once more, larger."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: tuple[float, float]
+    accuracy: tuple[float, float] | None = None
+
+
+class Calibration(BaseModel):
+    """How the learning rate is found: the one of ``lr`` that brings FedAvg nearest to ``target`` in ``measure``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    measure: str
+    target: float
+    lr: tuple[float, ...] = Field(min_length=1)
+    seeds: str
+    stop_at: str | None = None
+
+
+class Study(BaseModel):
+    """What is run. Adding strategies, seeds or cases later only runs what is missing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    title: str = ""
+    note: str = ""
+    strategies: tuple[str, ...] = Field(min_length=1)
+    seeds: tuple[int, ...]
+    reference: str | None = None
+    measures: tuple[str, ...] = ("accuracy", "loss", "R_60", "auc", "worst_client_accuracy", "client_accuracy_spread")
+    stop_at: str | None = None
+    protocol: str | None = None
+    settings: dict[str, Any] = {}
+    grid: dict[str, list[Any]] = {}
+    cases: tuple[dict[str, Any], ...] = ()
+    protocols: dict[str, dict[str, Any]] = {}
+    quick: dict[str, Any] = {}
+    calibration: Calibration | None = None
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    zoom: tuple[Zoom, ...] = ()
+    per_client: bool = True
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _seeds(cls, value: Any) -> Any:
+        return parse_seeds(str(value)) if isinstance(value, str | int) else value
+
+    @field_validator("strategies")
+    @classmethod
+    def _strategies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            STRATEGIES.parse(text)
+        _once("strategies", value)
+        return value
+
+    @field_validator("measures")
+    @classmethod
+    def _measures(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            Measure.parse(text)
+        return value
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Study:
+        _once("seeds", self.seeds)
+        if self.reference is not None and self.reference not in self.strategies:
+            raise ValueError(
+                f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
+            )
+        for claim in self.claims:
+            Measure.parse(claim.measure)
+            for strategy in (claim.better, *claim.than):
+                if strategy not in self.strategies:
+                    raise ValueError(f"claims: {strategy!r} is not one of the strategies; write it as it stands there")
+        for name in self.protocols:
+            protocol(name)
+        for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
+            for key in given:
+                known = {*Settings.model_fields, *_BESIDES} - set(_OWN) | ({"name"} if where == "cases" else set())
+                if key not in known:
+                    hint = "list it at the top of the file" if key in _OWN else nearest(key, known)
+                    raise ValueError(f"{where}: unknown setting {key!r}; {hint}")
+        for key, values in self.grid.items():
+            if not values:
+                raise ValueError(f"grid: {key} has no values; give at least one")
+        return self
+
+    @property
+    def against(self) -> str:
+        """The strategy that the others are compared with."""
+        return self.reference or self.strategies[0]
+
+    def variations(self) -> dict[str, dict[str, Any]]:
+        """The cases by label: every combination of the grid, within each named case.
+
+        >>> study = Study(name="x", strategies=["FedAvg"], seeds=1, grid={"lr": [0.1, 0.2]})
+        >>> list(study.variations())
+        ['lr=0.1', 'lr=0.2']
+        """
+        named = [(str(c.get("name", "")), {k: v for k, v in c.items() if k != "name"}) for c in self.cases] or [
+            ("", {})
+        ]
+        found: dict[str, dict[str, Any]] = {}
+        for (name, given), values in itertools.product(named, itertools.product(*self.grid.values())):
+            point = dict(zip(self.grid, values, strict=True))
+            label = ", ".join([name or _label(given)] * bool(name or given) + [_label(point)] * bool(point))
+            if label in found:
+                raise ValueError(f"cases: two of them are called {label!r}; give each a name of its own")
+            found[label] = {**given, **point}
+        return found
+
+    def cells(self) -> list[Cell]:
+        """Every cell, in order: case, seed, strategy."""
+        found = []
+        for case, variation in self.variations().items():
+            given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
+            name, stop = given.pop("protocol"), given.pop("stop_at")
+            chosen = protocol(name) if name else None
+            rules: dict[str, Any] = {}
+            if chosen is not None:
+                own = dict(self.protocols.get(chosen.name, {}))
+                rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
+                given = {**chosen.settings, **own, **given}
+            texts = {text: str(restyled(text, rules)) for text in self.strategies}
+            if given.get("validation") is None and given.get("signal", "validation") == "validation":
+                # One decision for all strategies, so that they train on the same data.
+                looks = any("accuracy" in STRATEGIES.parse(t).requires for t in texts.values())
+                given["validation"] = VALIDATION_SHARE if looks else 0.0
+            condition = None if stop is None else StopAt.parse(stop)
+            for seed, text in itertools.product(self.seeds, self.strategies):
+                full = settings({**given, "strategy": texts[text], "seed": seed}).resolved()
+                found.append(Cell(case, text, seed, full, condition))
+        return found
+
+    def with_changes(self, **changes: Any) -> Study:
+        """A copy with other values, checked again; ``rounds`` goes to the settings, None changes nothing."""
+        values = self.model_dump(exclude_unset=True)
+        for key, value in changes.items():
+            if key == "rounds" and value is not None:
+                values["settings"] = {**self.settings, "rounds": value}
+            elif value is not None:
+                values[key] = value
+        return study(values)
+
+
+def study(values: Mapping[str, Any]) -> Study:
+    """A checked study; a mistake is named with the nearest valid word."""
+    for key in values:
+        if key not in Study.model_fields:
+            hint = "put it under [settings]" if key in Settings.model_fields else nearest(str(key), Study.model_fields)
+            raise ValueError(f"unknown key {key!r} in a study; {hint}")
+    try:
+        return Study(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        reason = problem["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {reason}" if where else reason) from None
+
+
+def read_study(path: str | Path) -> Study:
+    """The study in a TOML file, or in the ``study.toml`` of a study's folder."""
+    path = Path(path)
+    file = path / "study.toml" if path.is_dir() else path
+    try:
+        values = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ValueError(f"cannot read the study {file}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file} is not valid TOML: {error}") from None
+    try:
+        found = study(values)
+        found.cells()
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+    return found
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds from a count, a list or a range.
+
+    >>> parse_seeds("3"), parse_seeds("4,7"), parse_seeds("10-12")
+    ([0, 1, 2], [4, 7], [10, 11, 12])
+    """
+    try:
+        if "," in text:
+            found = [int(part) for part in text.split(",") if part.strip()]
+        elif "-" in text.strip("-"):
+            first, last = (int(part) for part in text.split("-"))
+            found = list(range(first, last + 1))
+        else:
+            found = list(range(int(text)))
+    except ValueError:
+        found = []
+    if not found or min(found) < 0 or len(set(found)) != len(found):
+        raise ValueError(f"seeds = {text!r}; give a count (5), a list (3,4,5) or a range (10-19)")
+    return found
+
+
+def _label(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _once(what: str, values: tuple[Any, ...]) -> None:
+    again = sorted({str(v) for v in values if values.count(v) > 1})
+    if again:
+        raise ValueError(f"{what}: {', '.join(again)} is given twice; keep one of them")

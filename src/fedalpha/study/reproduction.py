@@ -1,0 +1,111 @@
+"""The paper's experiments: study files that come with the package, under one of its protocols.
+
+``paper/NAME.toml`` holds the settings, the published figures and the calibrated learning rate of an
+experiment. A calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a
+grid of rates; the one whose mean comes nearest to the published figure is taken.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedalpha.comparison import summarise
+from fedalpha.measures import Curve, Measure
+from fedalpha.stats import Interval
+from fedalpha.study.plan import Study, study
+from fedalpha.study.protocols import protocol
+from fedalpha.study.runner import Watch, run_study
+from fedalpha.text import nearest
+
+NAMES = ("mnist-iid", "mnist-hybrid", "fmnist-noniid", "fmnist-hybrid", "fmnist-topk", "further")
+
+
+def experiment(
+    name: str,
+    protocol_name: str | None = None,
+    *,
+    quick: bool = False,
+    seeds: str | None = None,
+    rounds: int | None = None,
+) -> Study:
+    """An experiment of the paper as a study.
+
+    >>> experiment("fmnist-noniid", "authors").cells()[1].settings.strategy
+    'FedSoftWorse(T=0.2, prior=uniform, loss=train)'
+    """
+    if name not in NAMES:
+        raise ValueError(f"unknown experiment {name!r}; {nearest(name, (*NAMES, 'all'))}")
+    text = resources.files("fedalpha.study").joinpath("paper", f"{name}.toml").read_text(encoding="utf-8")
+    found = study(tomllib.loads(text))
+    if protocol_name is not None:
+        found = found.with_changes(protocol=protocol(protocol_name).name)
+    if quick:
+        found = found.with_changes(**_that_fit(found), **found.quick)
+    found = found.with_changes(seeds=seeds, rounds=rounds)
+    suffix = "-quick" if quick else ""
+    return found.with_changes(name=f"{name}-{found.protocol}{suffix}", title=f"{found.title} ({found.protocol})")
+
+
+def _that_fit(found: Study) -> dict[str, Any]:
+    """The published figures and claims that the quick form still measures; the windows of the full one go."""
+    measures, strategies = (set(found.quick.get(k, getattr(found, k))) for k in ("measures", "strategies"))
+    figures = [p for p in found.published if p.measure in measures and p.strategy in strategies]
+    claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= strategies]
+    return {"published": [p.model_dump() for p in figures], "claims": [c.model_dump() for c in claims], "zoom": ()}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What FedAvg did with one learning rate: ``mean`` over the calibration seeds; ``unreached`` runs are censored."""
+
+    lr: float
+    mean: Interval
+    unreached: int
+
+    def miss(self, target: float) -> float:
+        return abs(self.mean.mean - target)
+
+
+def calibration(name: str) -> Study:
+    """The study that finds an experiment's calibrated learning rate."""
+    found = experiment(name, "calibrated")
+    plan = found.calibration
+    if plan is None:
+        raise ValueError(f"{name} has no calibration of its own; it takes the rate of mnist-iid or fmnist-noniid")
+    return study(
+        {
+            "name": f"calibrate-{name}",
+            "title": f"Calibration of {name}: FedAvg on seeds that are not reported",
+            "strategies": ["FedAvg"],
+            "seeds": plan.seeds,
+            "protocol": "calibrated",
+            "measures": [plan.measure],
+            "settings": found.settings,
+            "grid": {"lr": [f"exponential({lr:g}, rate=0.99)" for lr in plan.lr]},
+            **({"stop_at": plan.stop_at} if plan.stop_at else {}),
+        }
+    )
+
+
+def calibrate(
+    name: str, folder: str | Path, jobs: int | None = None, watch: Watch | None = None
+) -> tuple[list[Rate], Rate]:
+    """Run the calibration of an experiment: every rate, and the one nearest to the published figure."""
+    found, plan = calibration(name), experiment(name, "calibrated").calibration
+    assert plan is not None
+    store = run_study(found, folder, jobs=jobs, watch=watch)
+    measure = Measure.parse(plan.measure)
+    by_case: dict[str, dict[int, Curve]] = {}
+    for cell in found.cells():
+        columns = store.get(cell.key).columns
+        numbers = {k: v for k, v in columns.items() if k in ("accuracy", "loss")}
+        by_case.setdefault(cell.case, {})[cell.seed] = Curve.of(numbers, cell.settings.rounds)
+    rates = []
+    for lr, curves in zip(plan.lr, by_case.values(), strict=True):
+        (row,) = summarise({"FedAvg": curves}, measure)
+        rates.append(Rate(lr, row.mean, row.unreached))
+    return rates, min(rates, key=lambda rate: rate.miss(plan.target))

@@ -1,0 +1,273 @@
+"""Runs the cells of a study in parallel; stop it at any moment and start it again.
+
+One process per cell, each with one worker. A cell becomes visible when it is finished, whole, so there
+is nothing to repair: what is not there is run. A cell that will share all of its rows with an earlier one
+waits for it, and takes its rows if they prove to coincide.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fedalpha.study.cells import Cell
+from fedalpha.study.plan import Study
+from fedalpha.study.store import Store, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fedalpha.history import History
+
+Watch = Callable[[int, int, list[str]], None]
+"""Told now and then: cells done, cells in all, labels of those running."""
+
+
+class CellError(RuntimeError):
+    """Some cells could not be run; the others are done."""
+
+
+def run_study(
+    study: Study, folder: str | Path, *, text: str = "", jobs: int | None = None, watch: Watch | None = None
+) -> Store:
+    """Run what is missing, and return the store with everything in it.
+
+    ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
+    default). Neither changes a byte of the results.
+    """
+    store = Store(folder)
+    cells = study.cells()
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if jobs < 1:
+        raise ValueError(f"jobs = {jobs}; give at least 1")
+    with _alone(store):
+        store.sweep(cells)
+        store.write_plan(text or to_toml(study), plan(study, cells))
+        errors = _Crew(store, cells, jobs, study.per_client, watch).run()
+        store.write_rounds(cells)
+    if errors:
+        first = next(iter(errors.values()))
+        raise CellError(
+            f"{len(errors)} of {len(cells)} cells failed (see {store.log}/*.error); the others are done. The first:\n"
+            + first.strip()
+        )
+    return store
+
+
+def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
+    """What ``study.json`` holds."""
+    entries = [{"cell": c.key, "case": c.case, "strategy": c.strategy, "seed": c.seed} for c in cells]
+    return {"study": study.model_dump(mode="json", exclude_unset=True), "cells": entries}
+
+
+def to_toml(study: Study) -> str:
+    """A study as a TOML file."""
+    import tomli_w
+
+    return tomli_w.dumps(study.model_dump(mode="json", exclude_unset=True, exclude_none=True))
+
+
+class _Crew:
+    """The processes of one study."""
+
+    def __init__(self, store: Store, cells: Sequence[Cell], jobs: int, per_client: bool, watch: Watch | None) -> None:
+        self.store = store
+        self.cells = list({cell.key: cell for cell in cells}.values())
+        self.jobs = jobs
+        self.per_client = per_client
+        self.watch = watch or (lambda done, total, running: None)
+        self.done = {cell.key for cell in self.cells if store.has(cell)}
+        self.running: dict[str, BaseProcess] = {}
+        self.errors: dict[str, str] = {}
+        self.groups: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            self.groups.setdefault(cell.group, []).append(cell)
+
+    def run(self) -> dict[str, str]:
+        """Run until nothing is left; the errors by cell."""
+        methods = multiprocessing.get_all_start_methods()
+        if len(self.done) < len(self.cells):
+            import fedalpha.experiment  # noqa: F401 - imported once, before processes are forked
+        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+        try:
+            while True:
+                self._start(context)
+                labels = [cell.label for cell in self.cells if cell.key in self.running]
+                self.watch(len(self.done), len(self.cells), labels)
+                if not self.running:
+                    return self.errors
+                wait([process.sentinel for process in self.running.values()], timeout=1.0)
+                self._collect()
+        finally:
+            for process in self.running.values():
+                process.terminate()
+            for process in self.running.values():
+                process.join()
+
+    def _start(self, context: Any) -> None:
+        for cell in self.cells:
+            if cell.key in self.done or cell.key in self.running or cell.key in self.errors:
+                continue
+            if self._awaited(cell):
+                continue
+            if self._take_over(cell):
+                continue
+            if len(self.running) < self.jobs:
+                process = context.Process(target=_work, args=(self.store.folder, cell, self.per_client, os.getpid()))
+                process.start()
+                self.running[cell.key] = process
+
+    def _awaited(self, cell: Cell) -> bool:
+        """Whether an earlier cell, not finished yet, may turn out to have the same rows."""
+        for other in self.groups[cell.group]:
+            if other.key == cell.key:
+                return False
+            unfinished = other.key not in self.done and other.key not in self.errors
+            if unfinished and _may_coincide(cell, other):
+                return True
+        return False
+
+    def _take_over(self, cell: Cell) -> bool:
+        """Store the rows of a finished cell as this one's, if they are the same by construction."""
+        for other in self.groups[cell.group]:
+            if other.key == cell.key or other.key not in self.done or not _may_coincide(cell, other):
+                continue
+            found = self.store.get(other.key)
+            if found.last <= cell.shared(other):
+                twin = found.about.get("coincides_with", other.key)
+                about = {name: found.about[name] for name in ("ended", "versions")}
+                self.store.put(cell, found.columns, {**about, "coincides_with": twin})
+                self.done.add(cell.key)
+                return True
+        return False
+
+    def _collect(self) -> None:
+        for key, process in list(self.running.items()):
+            if process.is_alive():
+                continue
+            process.join()
+            del self.running[key]
+            if self.store.path(key).exists():
+                self.done.add(key)
+                continue
+            error = self.store.log / f"{key}.error"
+            killed = f"the process ended with code {process.exitcode} (killed? out of memory?); run the study again"
+            self.errors[key] = error.read_text() if error.exists() else killed
+
+
+def _may_coincide(cell: Cell, other: Cell) -> bool:
+    shared = cell.shared(other)
+    return shared >= cell.settings.rounds or (shared > 0 and cell.stop_at is not None)
+
+
+def _work(folder: Path, cell: Cell, per_client: bool, parent: int) -> None:
+    """Run one cell in a process of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _die_with_parent()
+    store = Store(folder)
+    error = store.log / f"{cell.key}.error"
+    try:
+        import torch
+
+        from fedalpha.folder import versions
+
+        torch.set_num_threads(1)
+        error.unlink(missing_ok=True)
+        progress = _progress(store, cell, parent)
+        started = time.time()
+        history = cell.settings.run(workers=1, callbacks=[progress])
+        answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
+        ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
+        store.put(cell, columns(history, per_client), {"ended": ended, "versions": versions()})
+        _note_time(store, cell, len(history.rows) - 1, time.time() - started)
+    except Exception:
+        write_text(error, f"{cell.label}\n{traceback.format_exc()}")
+        sys.exit(1)
+    finally:
+        (store.log / f"{cell.key}.running").unlink(missing_ok=True)
+
+
+def columns(history: History, per_client: bool = True) -> dict[str, list[Any]]:
+    """A history as columns; times are left out, as they are no result."""
+    from fedalpha.study.store import NUMBERS
+
+    rows = history.rows
+    found: dict[str, list[Any]] = {"round": [row["round"] for row in rows]}
+    found |= {name: [row.get(name) for row in rows] for name in NUMBERS}
+    if per_client:
+        found |= {name: [row[name] for row in rows] for name in ("cohort", "alpha")}
+        for kind in ("before", "train", "after"):
+            found[f"loss_{kind}"] = [(row["losses"] or {}).get(kind) for row in rows]
+    return found
+
+
+def _progress(store: Store, cell: Cell, parent: int) -> Any:
+    from fedalpha.callbacks import Callback
+    from fedalpha.history import Row
+    from fedalpha.round import ServerState
+
+    class Progress(Callback):
+        """Says what is running, stops when the question is answered, ends with its parent."""
+
+        started = time.time()
+        said = 0.0
+
+        def on_round(self, row: Row, state: ServerState) -> bool | None:
+            if os.getppid() != parent:
+                os._exit(1)
+            if time.time() - self.said > 1:
+                self.said = time.time()
+                record = {"pid": os.getpid(), "started": self.started, "time": self.said, "round": row["round"]}
+                record |= {"rounds": cell.settings.rounds, "accuracy": row["accuracy"], "label": cell.label}
+                write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
+            return cell.stop_at is not None and cell.stop_at(row)
+
+    return Progress()
+
+
+def _note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
+    store.log.mkdir(parents=True, exist_ok=True)
+    record = {"cell": cell.key, "label": cell.label, "rounds": rounds, "seconds": round(seconds, 3)}
+    with (store.log / "times.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def _die_with_parent() -> None:
+    """On Linux a cell's process is killed with its parent; elsewhere it notices at its next round."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+@contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """One runner per folder; the lock goes with the process, however it ends."""
+    store.log.mkdir(parents=True, exist_ok=True)
+    file: IO[str] = (store.log / "lock").open("a+")
+    with file:
+        try:
+            import fcntl
+
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError:
+            raise RuntimeError(
+                f"{store.folder} is being run by another process; wait for it (`fedalpha status {store.folder}`) "
+                "or stop it first"
+            ) from None
+        yield

@@ -1,0 +1,172 @@
+"""Kill runs with SIGKILL and check that the same command again ends in the same bytes: ``make crash``.
+
+``python tests/crash.py --kills 200`` kills at random instants, then at every step of the save path
+(each open, write, half a write, fsync, close, rename, unlink). Runs are forked from one warm process, so
+that a kill costs a fraction of a second; each is the ordinary command with forked workers of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch  # noqa: F401 - imported before forking, so that a child starts warm
+import sklearn.datasets  # noqa: F401
+
+import fedalpha.experiment
+import fedalpha.plots
+from fedalpha.checkpoint import files, generations
+from fedalpha.cli import app
+
+CASES = (
+    ("FedSoftWorse(T=0.2, optima=estimated)", "mlp", 2),
+    ("switch(FedSoftBetter(T=0.2), FedAvg, accuracy=0.3)", "softmax", 1),
+    ("anneal(FedWorse(k=0.5), FedAvg, rounds=4)", "softmax", 3),
+)
+ROUNDS = 6
+STEPS = ("open", "write", "fsync", "close", "replace", "unlink")
+
+
+class Trap:
+    """Stands for the module ``os`` and kills its process at the n-th step; ``half`` lets half a write through."""
+
+    def __init__(self, n: int, half: bool = False, count: Path | None = None) -> None:
+        self.n, self.half, self.count, self.steps = n, half, count, 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        return self.step(name, real) if name in STEPS else real
+
+    def step(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*arguments: Any) -> Any:
+            self.steps += 1
+            if self.count is not None:
+                self.count.write_text(str(self.steps))
+            if self.steps == self.n:
+                if self.half and name == "write":
+                    real(arguments[0], arguments[1][: len(arguments[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments)
+
+        return stepped
+
+
+def command(case: tuple[str, str, int], out: Path, resume: bool = False) -> list[str]:
+    strategy, model, workers = case
+    if resume:
+        return ["resume", str(out), "--workers", str(workers)]
+    return [
+        *("run", "--strategy", strategy, "--model", model, "--clients", "6", "--rounds", str(ROUNDS)),
+        *("--ratio", "0.7", "--seed", "1", "--workers", str(workers), "--out", str(out)),
+    ]
+
+
+def start(arguments: list[str], trap: Trap | None = None) -> int:
+    """Fork the command; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        fedalpha.plots.plot_run = lambda *_, **__: None  # the picture would take most of the time
+        if trap is not None:
+            files.os = generations.os = trap  # type: ignore[attr-defined]
+        app(arguments, standalone_mode=False)
+        code = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def finish(arguments: list[str], trap: Trap | None = None) -> int:
+    """Run the command to its end; its status (negative: the signal)."""
+    return os.waitstatus_to_exitcode(os.waitpid(start(arguments, trap), 0)[1])
+
+
+def result(out: Path) -> str:
+    """SHA-256 of the model and of the history, times aside."""
+    rows = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == list(range(ROUNDS + 1)), out
+    for row in rows:
+        del row["seconds"]
+    digest = hashlib.sha256((out / "model.safetensors").read_bytes())
+    digest.update(json.dumps(rows, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def random_kills(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int]:
+    """Kill runs at random instants until ``kills`` have hit; (kills, runs, wrong results)."""
+    rng = np.random.default_rng(seed)
+    expected, seconds = {}, {}
+    for case in CASES:
+        begun = time.monotonic()
+        assert finish(command(case, folder / "undisturbed" / case[1] / str(case[2]))) == 0
+        seconds[case] = time.monotonic() - begun
+        expected[case] = result(folder / "undisturbed" / case[1] / str(case[2]))
+    done = runs = wrong = 0
+    while done < kills:
+        case, out = CASES[runs % len(CASES)], folder / f"random-{runs}"
+        for _ in range(100):  # a run that is killed 100 times without getting to its end would be a failure
+            resume = (out / "config.json").exists() and rng.random() < 0.5
+            pid = start(command(case, out, resume))
+            time.sleep(rng.uniform(0, 0.9 * seconds[case]))
+            os.kill(pid, signal.SIGKILL)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            done += status == -signal.SIGKILL
+            if status == 0 or done >= kills:
+                break
+            wrong += status != -signal.SIGKILL
+        wrong += finish(command(case, out)) != 0 or result(out) != expected[case]
+        runs += 1
+        print(f"\r{done} kills, {runs} runs, {wrong} wrong", end="", flush=True)
+    print()
+    return done, runs, wrong
+
+
+def step_kills(folder: Path, every: int = 1) -> tuple[int, int]:
+    """Kill at every (or every ``every``-th) step of the save path; (kills, wrong results)."""
+    case = ("FedSoftWorse(T=0.2, optima=estimated)", "softmax", 1)
+    whole = folder / "whole"
+    counter = folder / "steps"
+    assert finish(command(case, whole), Trap(-1, count=counter)) == 0
+    expected, steps = result(whole), int(counter.read_text())
+    kills = wrong = 0
+    for n in range(1, steps + 1, every):
+        for half in (False, True) if every == 1 else (n % 2 == 0,):
+            out = folder / f"step-{n}-{half}"
+            killed = finish(command(case, out), Trap(n, half)) == -signal.SIGKILL
+            kills += killed
+            wrong += not killed or finish(command(case, out)) != 0 or result(out) != expected
+            print(f"\r{kills} kills at {steps} steps, {wrong} wrong", end="", flush=True)
+    print()
+    return kills, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--every", type=int, default=1, help="kill at every so many-th step of the save path")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        done, runs, wrong = random_kills(Path(temporary), options.kills, options.seed)
+        steps, also_wrong = step_kills(Path(temporary), options.every)
+    print(json.dumps({"random_kills": done, "runs": runs, "step_kills": steps, "wrong": wrong + also_wrong}))
+    return int(wrong + also_wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

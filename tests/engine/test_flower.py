@@ -1,0 +1,41 @@
+"""The Flower engine, on Flower's own simulation runtime: the embedded engine's bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import fedalpha
+from fedalpha.cli import app
+from fedalpha.data import Pooled
+from fedalpha.history import read
+from fedalpha.task import Task
+from histories import same_model, without_times
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_command_line_moves_a_run_onto_flower(tmp_path: Path) -> None:
+    command = ["run", "--clients", "8", "--rounds", "3", "--strategy", "FedWorse(k=0.5)", "--ratio", "0.7"]
+    for engine in ("embedded", "flower"):
+        found = CliRunner().invoke(app, [*command, "--engine", engine, "--out", str(tmp_path / engine)])
+        assert found.exit_code == 0, found.output
+    here, there = read(tmp_path / "embedded"), read(tmp_path / "flower")
+    assert without_times(there) == without_times(here)
+    assert same_model(there, here)
+    files = [(tmp_path / engine / "model.safetensors").read_bytes() for engine in ("embedded", "flower")]
+    assert files[0] == files[1]
+
+
+def test_errors_of_clients_come_back(digits: Pooled) -> None:
+    def broken(output: torch.Tensor, target: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():  # only where clients train
+            raise ZeroDivisionError("boom")
+        return output.sum()
+
+    with pytest.raises(RuntimeError, match="boom"):
+        fedalpha.run(digits, "softmax", rounds=1, engine="flower", task=Task(loss=broken, correct=None))

@@ -1,0 +1,1 @@
+"""A Flower app of NumPy alone: client i pulls the model halfway to its own target."""

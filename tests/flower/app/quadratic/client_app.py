@@ -1,0 +1,38 @@
+"""Client i minimises ‖w − target(i)‖²; one client can be told to dawdle in one round."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedalpha.flower import add_loss_query
+
+app = ClientApp()
+
+
+def target(context: Context) -> np.ndarray:
+    id = int(context.node_config["partition-id"])
+    return np.array([id, 1, -id, 0.5], dtype=np.float32)
+
+
+def loss(arrays: ArrayRecord, context: Context) -> tuple[float, int]:
+    return float(((arrays["w"].numpy() - target(context)) ** 2).sum()), 10
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    config = context.run_config
+    here, now = int(context.node_config["partition-id"]), int(message.content["config"]["server-round"])
+    if here == config["slow"] and now == config["slow-round"]:
+        Path(str(config["flag"])).touch()
+        time.sleep(120)
+    w = (message.content["arrays"]["w"].numpy() + target(context)) / 2
+    content = RecordDict({"arrays": ArrayRecord({"w": Array(w)}), "metrics": MetricRecord({"num-examples": 10})})
+    return Message(content, reply_to=message)
+
+
+add_loss_query(app, loss, examples=lambda context: 10)

@@ -1,0 +1,25 @@
+"""The server of the quadratic app."""
+
+from __future__ import annotations
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedalpha.flower import FedAlpha
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config = context.run_config
+    strategy = FedAlpha(
+        str(config["strategy"]),
+        save=str(config["save"]),
+        fraction_evaluate=0.0,
+        min_train_nodes=1,
+        min_available_nodes=int(config["clients"]),
+    )
+    start = ArrayRecord({"w": Array(np.zeros(4, dtype=np.float32))})
+    strategy.start(grid, start, num_rounds=int(config["rounds"]), timeout=float(config["timeout"]))

@@ -1,0 +1,37 @@
+"""The example of the README, as a user runs it: its script, its nodes, its table; and the embedded engine's bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedalpha
+from fedalpha.flower.saved import Saved
+
+pytestmark = pytest.mark.slow
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
+
+
+def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(fedalpha.__file__).parents[1])}
+    command = [sys.executable, str(EXAMPLE / "run.py"), "--nodes", "2", "--rounds", "1", "--folder", str(tmp_path)]
+    found = subprocess.run(
+        [*command, "--strategy", "FedWorse(k=1)"], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "FedWorse(k=1)" in found.stdout
+    assert "everything is stopped" in found.stdout
+    state = Saved(tmp_path / "result0").read()
+    assert state is not None
+
+    digits = fedalpha.federation("digits", partition="shards(size=30)", clients=2, seed=0)
+    update = "sgd(lr=0.1, batch=32, epochs=1)"
+    here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=1, seed=0, update=update, workers=1)
+    assert [row["alpha"] for row in state["rows"]] == [row["alpha"] for row in here.rows[1:]]
+    assert [row["accuracy"] for row in state["rows"]] == [row["accuracy"] for row in here.rows[1:]]
+    for name, array in state["arrays"].items():
+        assert array.numpy().tobytes() == here.model[name].numpy().tobytes(), name

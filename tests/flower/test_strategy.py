@@ -1,0 +1,373 @@
+"""FedAlpha: two phases, failures, server optimisers, metrics, resuming; clients without torch."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum
+from flwr.supercore import logger as flower_logging
+
+from fedalpha import weights
+from fedalpha.flower import FedAlpha, add_loss_query, loss_query_mod
+
+START = {"w": np.zeros(4, dtype=np.float32), "count": np.zeros((), dtype=np.int64)}
+
+
+def start_arrays() -> ArrayRecord:
+    return ArrayRecord({k: Array(v) for k, v in START.items()})
+
+
+def target(id: int) -> np.ndarray:
+    return np.array([id, 1, -id, 0.5], dtype=np.float32)
+
+
+def quadratic() -> ClientApp:
+    """Client i minimises ‖w − target(i)‖², halfway in each round; it holds 10·(i + 1) examples."""
+    app = ClientApp()
+
+    def loss(arrays: ArrayRecord, context: Context) -> tuple[float, int]:
+        id = int(context.node_config["partition-id"])
+        return float(((arrays["w"].numpy() - target(id)) ** 2).sum()), 10 * (id + 1)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        id = int(context.node_config["partition-id"])
+        arrays = message.content["arrays"]
+        w = (arrays["w"].numpy() + target(id)) / 2
+        record = ArrayRecord({"w": Array(w), "count": Array(np.asarray(arrays["count"].numpy() + id))})
+        metrics = MetricRecord({"num-examples": 10 * (id + 1), "train_loss": float(id)})
+        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        value, examples = loss(message.content["arrays"], context)
+        metrics = MetricRecord({"num-examples": examples, "loss": value, "accuracy": 0.25})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return add_loss_query(app, loss)
+
+
+def run(rule: FedAlpha, grid: Any, rounds: int = 1) -> dict[str, np.ndarray]:
+    return {k: a.numpy() for k, a in rule.start(grid, start_arrays(), num_rounds=rounds, timeout=1).arrays.items()}
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    flower_logging.FLOWER_LOGGER.propagate = True
+    caplog.set_level(logging.WARNING, logger="flwr")
+    return caplog
+
+
+def test_two_phases_train_and_upload_only_whom_alpha_counts(grid_of: Any) -> None:
+    grid = grid_of(quadratic(), range(6))
+    rule = FedAlpha("FedWorse(k=2)", fraction_evaluate=0.0)
+    found = run(rule, grid)
+    asked = [id for kind, id in grid.log if kind == "query.loss"]
+    trained = [id for kind, id in grid.log if kind == "train"]
+    assert sorted(asked) == list(range(6))
+    assert sorted(trained) == [4, 5]
+    row = rule.rows[0]
+    assert row["alpha"] == weights("FedWorse(k=2)", row["losses"]["before"], [10 * (i + 1) for i in range(6)]).tolist()
+    assert row["bytes_saved"] == 4 * (4 * 4 + 8)
+    np.testing.assert_allclose(found["w"], (target(4) + target(5)) / 2 / 2, rtol=1e-6)
+    assert found["count"].dtype == np.int64
+    assert found["count"] == 4  # not averaged: one client's
+
+
+def test_one_phase_where_the_loss_comes_from_training(grid_of: Any) -> None:
+    grid = grid_of(quadratic(), range(3))
+    rule = FedAlpha("FedSoftBetter(T=1, loss=train)", fraction_evaluate=0.0)
+    run(rule, grid)
+    assert [kind for kind, _ in grid.log if kind == "query.loss"] == []
+    np.testing.assert_array_equal(rule.rows[0]["alpha"], weights("FedSoftBetter(T=1)", [0, 1, 2], [10, 20, 30]))
+
+
+def test_clients_are_known_by_their_own_id(grid_of: Any) -> None:
+    """Other node ids, connected in another order: the same cohorts and the same bytes."""
+    runs = []
+    for clients, first in ((range(8), 1), ([3, 7, 0, 1, 6, 2, 5, 4], 90_000)):
+        rule = FedAlpha("FedSoftWorse(T=2)", fraction_train=0.5, fraction_evaluate=0.0, seed=3)
+        runs.append((run(rule, grid_of(quadratic(), clients, first), rounds=4)["w"].tobytes(), rule.rows))
+    assert runs[0][0] == runs[1][0]
+    cohorts = [[row["cohort"] for row in rows] for _, rows in runs]
+    assert cohorts[0] == cohorts[1]
+    assert len({tuple(c) for c in cohorts[0]}) > 1
+    assert all(len(c) == 4 for c in cohorts[0])
+
+
+def test_the_global_generator_is_left_alone(grid_of: Any) -> None:
+    random.seed(1)
+    before = random.getstate()
+    run(FedAlpha("FedAvg", fraction_train=0.5), grid_of(quadratic(), range(6)))
+    assert random.getstate() == before
+
+
+def lose_training_of(grid: Any, *lost: int) -> None:
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        return None if grid.client(node) in lost and message.metadata.message_type == "train" else reply
+
+    grid.spoil = spoil
+
+
+def test_late_clients_are_left_out_and_alpha_renormalised(grid_of: Any, logged: Any) -> None:
+    grid = grid_of(quadratic(), range(4))
+    lose_training_of(grid, 2)
+    rule = FedAlpha("FedSoftWorse(T=2)", fraction_evaluate=0.0)
+    run(rule, grid)
+    full = weights("FedSoftWorse(T=2)", rule.rows[0]["losses"]["before"], [10, 20, 30, 40])
+    expected = np.where(np.arange(4) == 2, 0, full) / (1 - full[2])
+    np.testing.assert_allclose(rule.rows[0]["alpha"], expected, rtol=1e-12)
+    assert rule.rows[0]["alpha"][2] == 0
+    assert rule.rows[0]["rejected"] == {"2": "no reply in time"}
+    assert "client 2 is left out: no reply in time" in logged.text
+
+
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedSoftWorse(T=2)", "FedSoftWorse(T=2, loss=train)"])
+def test_below_the_quorum_the_model_is_kept(grid_of: Any, logged: Any, strategy: str) -> None:
+    grid = grid_of(quadratic(), range(4))
+    lose_training_of(grid, 0, 1, 3)
+    rule = FedAlpha(strategy, quorum=0.5, fraction_evaluate=0.0)
+    found = run(rule, grid, rounds=2)
+    assert (found["w"] == 0).all()
+    assert [row["kept"] for row in rule.rows] == [True, True]
+    assert "below the quorum" in logged.text
+    assert (run(FedAlpha(strategy, quorum=1, fraction_evaluate=0.0), grid)["w"] != 0).any()
+
+
+def replaced(reply: Message, **changes: Any) -> Message:
+    arrays, metrics = dict(reply.content["arrays"]), dict(reply.content["metrics"])
+    for key, value in changes.items():
+        where = arrays if isinstance(value, Array) or key in arrays else metrics
+        where.pop(key.replace("_", "-") if key == "num_examples" else key, None)
+        if value is not None:
+            where[key.replace("_", "-") if key == "num_examples" else key] = value
+    reply.content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)})
+    return reply
+
+
+BAD = {
+    "NaN": ({"w": Array(np.array([np.nan, 0, 0, 0], dtype=np.float32))}, "NaN or infinity"),
+    "shape": ({"w": Array(np.zeros(1, dtype=np.float32))}, "shape"),
+    "dtype": ({"w": Array(np.zeros(4))}, "float64, expected float32"),
+    "missing layer": ({"w": None}, "missing: ['w']"),
+    "extra layer": ({"v": Array(np.zeros(1))}, "unknown: ['v']"),
+    "no size": ({"num_examples": None}, "no metric 'num-examples'"),
+    "negative size": ({"num_examples": -3}, "-3"),
+    "infinite size": ({"num_examples": float("inf")}, "inf"),
+    "no loss": ({"train_loss": None}, "no metric 'train_loss'"),
+    "NaN loss": ({"train_loss": float("nan")}, "nan"),
+    "negative loss": ({"train_loss": -1.0}, "-1.0"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_malformed_reply_is_rejected_alone(grid_of: Any, logged: Any, fault: str) -> None:
+    """As if that client had not been there, to the bit, and the reason is logged."""
+    changes, reason = BAD[fault]
+    grid = grid_of(quadratic(), range(4))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        bad = grid.client(node) == 1 and message.metadata.message_type == "train"
+        return replaced(reply, **changes) if bad else reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedSoftWorse(T=2, loss=train)", fraction_evaluate=0.0)
+    found = run(rule, grid)
+    alone = run(FedAlpha("FedSoftWorse(T=2, loss=train)", fraction_evaluate=0.0), grid_of(quadratic(), [0, 2, 3]))
+    assert found["w"].tobytes() == alone["w"].tobytes()
+    assert reason in rule.rows[0]["rejected"]["1"]
+    assert "client 1 is left out" in logged.text
+
+
+def test_a_bad_loss_is_rejected_before_weighing(grid_of: Any) -> None:
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        if grid.client(node) == 1 and message.metadata.message_type == "query.loss":
+            reply.content["metrics"]["loss"] = float("nan")
+        return reply
+
+    grid = grid_of(quadratic(), range(4))
+    grid.spoil = spoil
+    found = run(FedAlpha("FedSoftWorse(T=2)", fraction_evaluate=0.0), grid)
+    alone = run(FedAlpha("FedSoftWorse(T=2)", fraction_evaluate=0.0), grid_of(quadratic(), [0, 2, 3]))
+    assert found["w"].tobytes() == alone["w"].tobytes()
+    assert ("train", 1) not in grid.log
+
+
+def test_a_failing_client_app_is_one_rejected_reply(grid_of: Any) -> None:
+    app, grid = quadratic(), None
+
+    @app.train("again")
+    def broken(message: Message, context: Context) -> Message:
+        raise ZeroDivisionError("boom")
+
+    good = app._registered_funcs["train.default"]
+    app._registered_funcs["train.default"] = lambda m, c: (broken if c.node_config["partition-id"] == 0 else good)(m, c)
+    grid = grid_of(app, range(3))
+    rule = FedAlpha("FedAvg", fraction_evaluate=0.0)
+    run(rule, grid)
+    assert "boom" in rule.rows[0]["rejected"]["0"]
+
+
+def test_extra_metrics_of_one_client_do_not_fail_the_run(grid_of: Any) -> None:
+    grid = grid_of(quadratic(), range(3))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        if grid.client(node) == 0 and message.metadata.message_type == "train":
+            return replaced(reply, extra=1.0)
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg")
+    result = rule.start(grid, start_arrays(), num_rounds=1)
+    metrics = result.train_metrics_clientapp[1]
+    assert metrics["train_loss"] == pytest.approx((0 * 10 + 1 * 20 + 2 * 30) / 60)
+    assert metrics["fedalpha.clients"] == [0, 1, 2]
+    assert metrics["fedalpha.alpha"] == pytest.approx([1 / 6, 1 / 3, 1 / 2])
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.25)
+    assert rule.rows[0]["accuracy"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("over", [FedAvgM(server_momentum=0.9), FedAdam(eta=0.1), FedProx(proximal_mu=0.1)])
+def test_it_works_over_flowers_server_optimisers(grid_of: Any, over: FedAvg) -> None:
+    """With FedAvg's weights, what the optimiser gives on its own, but integer buffers keep their dtype."""
+    twin = type(over)(**{k: getattr(over, k) for k in ("server_momentum", "eta", "proximal_mu") if hasattr(over, k)})
+    alone = twin.start(grid_of(quadratic(), range(4)), start_arrays(), num_rounds=3)
+    found = FedAlpha("FedAvg", over).start(grid_of(quadratic(), range(4)), start_arrays(), num_rounds=3)
+    np.testing.assert_allclose(found.arrays["w"].numpy(), alone.arrays["w"].numpy(), rtol=1e-5)
+    assert found.arrays["count"].numpy().dtype == np.int64
+    assert found.arrays["w"].numpy().dtype == np.float32
+
+
+@pytest.mark.parametrize("over", [FedMedian(), Krum()])
+def test_rules_that_are_not_means_are_refused(over: FedAvg) -> None:
+    with pytest.raises(ValueError, match="weighted mean"):
+        FedAlpha("FedAvg", over)
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="fraction_train to FedAdam"):
+        FedAlpha("FedAvg", FedAdam(), fraction_train=0.5)
+    with pytest.raises(ValueError, match="quorum"):
+        FedAlpha("FedAvg", quorum=1.5)
+    with pytest.raises(ValueError, match="FedSoftWorse"):
+        FedAlpha("FedSoftWors(T=1)")
+
+
+def test_a_rule_that_looks_at_accuracy_needs_an_evaluation(grid_of: Any) -> None:
+    text = "switch(FedWorse(k=1), FedAvg, accuracy=0.2)"
+    with pytest.raises(ValueError, match="evaluate_fn"):
+        run(FedAlpha(text, fraction_evaluate=0.0), grid_of(quadratic(), range(3)))
+    rule = FedAlpha(text)
+    run(rule, grid_of(quadratic(), range(3)), rounds=2)
+    assert [0 in row["alpha"] for row in rule.rows] == [True, False]
+    server = FedAlpha(text, fraction_evaluate=0.0)
+    server.start(
+        grid_of(quadratic(), range(3)), start_arrays(), 3, evaluate_fn=lambda r, _: MetricRecord({"accuracy": r / 10})
+    )
+    assert [0 in row["alpha"] for row in server.rows] == [True, True, False]
+
+
+OPTIMISERS = {"FedAvg": FedAvg, "FedAvgM": lambda: FedAvgM(server_momentum=0.5), "FedAdam": lambda: FedAdam(eta=0.1)}
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("strategy", ["FedSoftWorse(T=2, optima=estimated)", "switch(FedWorse(k=1), FedAvg, at=3)"])
+def test_a_killed_server_goes_on_with_the_same_bytes(
+    grid_of: Any, tmp_path: Path, strategy: str, optimiser: str
+) -> None:
+    def rule(folder: Path) -> FedAlpha:
+        return FedAlpha(strategy, OPTIMISERS[optimiser](), save=folder, seed=2)
+
+    whole = rule(tmp_path / "whole")
+    expected = run(whole, grid_of(quadratic(), range(5)), rounds=6)
+
+    grid = grid_of(quadratic(), range(5))
+
+    def kill(node: int, message: Message, reply: Message) -> Message:
+        if message.content.config_records and message.content["config"].get("server-round") == 4:
+            raise KeyboardInterrupt
+        return reply
+
+    grid.spoil = kill
+    with pytest.raises(KeyboardInterrupt):
+        run(rule(tmp_path / "killed"), grid, rounds=6)
+    again = rule(tmp_path / "killed")
+    grid = grid_of(quadratic(), range(5), first_node=5)
+    result = again.start(grid, start_arrays(), num_rounds=6, timeout=1)
+    assert again.rounds_done == 3
+    assert result.arrays["w"].numpy().tobytes() == expected["w"].tobytes()
+    assert [row["alpha"] for row in again.rows] == [row["alpha"] for row in whole.rows]
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3, 4, 5, 6]
+    assert sorted(result.evaluate_metrics_clientapp) == [1, 2, 3, 4, 5, 6]
+    lines = (tmp_path / "killed" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    finished = rule(tmp_path / "killed")
+    grid = grid_of(quadratic(), range(5))
+    assert run(finished, grid, rounds=6)["w"].tobytes() == expected["w"].tobytes()
+    assert not any(kind == "train" for kind, _ in grid.log)
+
+
+def test_a_damaged_state_falls_back_to_the_one_before(grid_of: Any, tmp_path: Path) -> None:
+    expected = run(FedAlpha("FedAvg", save=tmp_path / "a"), grid_of(quadratic(), range(3)), rounds=4)
+    run(FedAlpha("FedAvg", save=tmp_path / "b"), grid_of(quadratic(), range(3)), rounds=2)
+    newest = tmp_path / "b" / "server.safetensors"
+    data = bytearray(newest.read_bytes())
+    data[-3] ^= 1
+    newest.write_bytes(data)
+    again = FedAlpha("FedAvg", save=tmp_path / "b")
+    found = run(again, grid_of(quadratic(), range(3)), rounds=4)
+    assert 0 < again.rounds_done <= 2
+    assert found["w"].tobytes() == expected["w"].tobytes()
+    for file in (tmp_path / "b").glob("*.safetensors"):
+        file.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="every generation"):
+        run(FedAlpha("FedAvg", save=tmp_path / "b"), grid_of(quadratic(), range(3)))
+
+
+def test_another_run_in_the_folder_is_refused(grid_of: Any, tmp_path: Path) -> None:
+    run(FedAlpha("FedAvg", save=tmp_path), grid_of(quadratic(), range(3)))
+    with pytest.raises(ValueError, match=r"strategy = FedAvg.*FedWorse"):
+        run(FedAlpha("FedWorse", save=tmp_path), grid_of(quadratic(), range(3)))
+    with pytest.raises(ValueError, match="another model"):
+        FedAlpha("FedAvg", save=tmp_path).resume(ArrayRecord({"w": Array(np.zeros(3))}))
+
+
+def test_nodes_without_the_query_are_left_out_and_the_wait_ends(grid_of: Any, logged: Any) -> None:
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        raise AssertionError
+
+    with pytest.raises(RuntimeError, match="0 clients are connected, 2 are needed"):
+        run(FedAlpha("FedAvg", patience=0.0), grid_of(app, range(3)))
+    assert "add_loss_query" in logged.text
+
+
+def test_the_mod_serves_apps_with_a_client_fn(grid_of: Any) -> None:
+    def client_fn(context: Context) -> Any:
+        raise AssertionError("queries must not reach the client")
+
+    app = ClientApp(client_fn, mods=[loss_query_mod(lambda arrays, context: (1.5, 7))])
+    grid = grid_of(app, [4])
+    rule = FedAlpha("FedSoftWorse(T=1)", min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0, quorum=1)
+    run(rule, grid)
+    assert rule.rows[0]["cohort"] == [4]
+    assert rule.rows[0]["losses"]["before"] == [1.5]
+    assert rule.rows[0]["kept"]
+
+
+def test_it_imports_without_torch() -> None:
+    code = "import sys, fedalpha.flower; fedalpha.flower.FedAlpha('FedAvg'); print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

@@ -1,0 +1,109 @@
+"""The page in a real browser: curves drawn, legend works, hover shows values, no complaint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedalpha.study import study
+from fedalpha.study.runner import to_toml
+from report.chromium import PROGRAM, Chromium
+from report.conftest import VALUES
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; install it with: apt-get install chromium")
+
+CURVES = "document.querySelectorAll('path.curve').length"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Chromium, shown: Path) -> Iterator[Chromium]:
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.resize(1200, 900)
+    browser.open((shown / "report.html").as_uri())
+    yield browser
+    assert browser.errors == []
+    assert all(url.startswith(("file:", "data:")) for url in browser.requests)
+
+
+def test_curves_are_drawn_inside_their_charts(page: Chromium) -> None:
+    assert page.value(CURVES) == 3 * 4  # accuracy, loss, zoom × strategies
+    inside = """[...document.querySelectorAll('path.curve')].every((path) => {
+        const box = path.getBBox();
+        return box.width > 100 && box.height >= 0 && !/NaN/.test(path.getAttribute('d')); })"""
+    assert page.value(inside)
+    assert page.value("document.querySelectorAll('g.row').length") >= 4 + 5 * 3 - 1
+    pixels = "document.querySelector('canvas').getContext('2d').getImageData(0, 0, 6, 6).data"
+    assert page.value(f"new Set({pixels}).size") > 5
+    assert page.value("document.title") == "Which <rule> is first & best?"
+
+
+def test_a_click_on_the_legend_hides_a_curve_and_another_shows_it(page: Chromium) -> None:
+    button = '.legend button[data-strategy="FedWorse"]'
+    page.mouse(button, click=True)
+    assert page.value(CURVES) == 3 * 3
+    assert page.value("document.querySelectorAll('path.curve[data-strategy=FedWorse]').length") == 0
+    assert page.value(f"document.querySelector('{button}').getAttribute('aria-pressed')") == "false"
+    page.mouse(button, click=True)
+    assert page.value(CURVES) == 3 * 4
+
+
+def test_hover_shows_the_values_of_the_table(page: Chromium, shown: Path) -> None:
+    page.mouse("svg", at=(0.999, 0.5))
+    tip = page.value("document.querySelector('.tip:not([hidden])').innerText")
+    assert "round 6" in tip
+    line = next(x for x in (shown / "report.md").read_text().splitlines() if "final round | FedAvg" in x)
+    assert line.split("|")[4].strip() in tip
+
+
+def test_it_reads_well_on_a_phone_in_the_dark_and_on_paper(page: Chromium) -> None:
+    page.scheme("dark")
+    assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
+    page.scheme("light")
+    assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.resize(390, 844, mobile=True)
+    page.wait("document.querySelector('svg').getBoundingClientRect().width < 380")
+    assert page.value("document.documentElement.scrollWidth") <= 390
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_the_live_page_follows_a_running_study(browser: Chromium, shown: Path, tmp_path: Path) -> None:
+    """A cell that appears on disk appears on the page, without a reload."""
+    folder = tmp_path / "live"
+    shutil.copytree(shown, folder)
+    (folder / "study.toml").write_text(to_toml(study(VALUES)))
+    missing = [p for p in (folder / "cells").iterdir() if b"FedWorse" in p.read_bytes()]
+    assert len(missing) == 3
+    for path in missing:
+        path.unlink()
+    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", "report", str(folder), "--live"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+        assert server.stdout is not None
+        browser.errors.clear()
+        browser.resize(1200, 900)
+        browser.open(server.stdout.readline().split()[0])
+        browser.wait(f"{CURVES} === 9")
+        assert "9 of 12 cells" in browser.value("document.getElementById('live').innerText")
+        for path in missing:
+            shutil.copy(shown / "cells" / path.name, path)
+        browser.wait(f"{CURVES} === 12", seconds=60)
+        assert "finished" in browser.value("document.getElementById('live').innerText")
+        assert browser.errors == []
+    finally:
+        server.terminate()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()

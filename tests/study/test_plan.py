@@ -1,0 +1,138 @@
+"""Studies as files: what they lay out, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedalpha.study import Study, read_study, study
+from fedalpha.study.cells import Cell
+from fedalpha.study.conditions import StopAt
+
+BASE: dict[str, Any] = {"name": "x", "strategies": ["FedAvg", "FedSoftWorse(T=0.2)"], "seeds": 2}
+
+
+def cell(strategy: str, **changes: Any) -> Cell:
+    values = {**BASE, "strategies": [strategy], "seeds": 1, "settings": {"rounds": 30}, **changes}
+    return study(values).cells()[0]
+
+
+def test_a_grid_and_cases_multiply() -> None:
+    cases = [{"name": "few", "clients": 5}, {"clients": 50}]
+    found = study({**BASE, "grid": {"lr": [0.1, 0.2], "epochs": [1, 2]}, "cases": cases})
+    assert list(found.variations())[:2] == ["few, lr=0.1, epochs=1", "few, lr=0.1, epochs=2"]
+    assert list(found.variations())[-1] == "clients=50, lr=0.2, epochs=2"
+    cells = found.cells()
+    assert len(cells) == 8 * 2 * 2
+    assert len({c.key for c in cells}) == len(cells)
+    assert "lr=0.2" in cells[-1].settings.update
+
+
+def test_strategies_of_a_seed_share_everything_but_the_strategy() -> None:
+    by_seed: dict[int, set[str]] = {}
+    accuracy = "switch(FedSoftBetter(T=0.2), FedAvg, accuracy=0.6)"
+    for c in study({**BASE, "strategies": ["FedAvg", accuracy]}).cells():
+        assert c.settings.validation == 0.1  # for FedAvg too, since the other looks at accuracy
+        by_seed.setdefault(c.seed, set()).add(c.group)
+    assert all(len(groups) == 1 for groups in by_seed.values())
+
+
+def test_the_key_follows_the_configuration_and_nothing_else() -> None:
+    assert cell("FedAvg").key == cell("FedAvg", title="another title", measures=["R_75"]).key
+    assert cell("FedAvg").key == cell("FedAvg", settings={"rounds": 30, "combine": "mean"}).key
+    others = [cell("FedAvg", stop_at="accuracy >= 0.6"), cell("FedAvg", settings={"rounds": 31}), cell("FedWorse")]
+    assert len({cell("FedAvg").key, *(c.key for c in others)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rounds"),
+    [
+        ("FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=20)", 20),
+        ("FedSoftBetterAvg(T=0.2, at=20)", "FedSoftBetterAvg(T=0.2, at=25)", 20),
+        ("FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=99)", 30),
+        ("FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.3, at=20)", 0),
+        ("FedAvg", "switch(FedSoftBetter, FedAvg, at=0)", 30),
+        ("FedSoftBetterAvg(at=15)", "FedSoftBetterAvgSoftWorse(at=[15, 28])", 28),
+        ("FedSoftBetter(T=0.2)", "switch(FedSoftBetter(T=0.2), FedAvg, accuracy=0.6)", 0),
+        ("FedAvg", "anneal(FedAvg, FedWorse, rounds=10)", 0),
+    ],
+)
+def test_rounds_that_two_strategies_share(a: str, b: str, rounds: int) -> None:
+    one, other = study({**BASE, "strategies": [a, b], "seeds": 1, "settings": {"rounds": 30}}).cells()
+    assert one.shared(other) == other.shared(one) == rounds
+
+
+def test_nothing_is_shared_between_seeds() -> None:
+    one, other = study({**BASE, "strategies": ["FedAvg"], "seeds": 2}).cells()
+    assert one.shared(other) == 0
+
+
+def test_the_authors_protocol_changes_the_rules_and_the_loss() -> None:
+    values = {**BASE, "protocol": "authors", "protocols": {"authors": {"T": 0.5}}, "settings": {"dataset": "mnist"}}
+    average, soft = study({**values, "seeds": 1}).cells()
+    assert average.settings.strategy == "FedAvg"
+    assert soft.settings.strategy == "FedSoftWorse(T=0.5, prior=uniform, loss=train)"
+    assert soft.strategy == "FedSoftWorse(T=0.2)"
+    assert (soft.settings.pixels, soft.settings.task) == ("raw", "batch_softmax")
+
+
+def test_settings_beat_the_protocol_and_the_grid_beats_settings() -> None:
+    found = study({**BASE, "protocol": "printed", "settings": {"lr": 0.5}}).cells()[0]
+    assert "lr=0.5" in found.settings.update
+    found = study({**BASE, "settings": {"lr": 0.5}, "grid": {"lr": [0.7], "protocol": ["printed"]}}).cells()[0]
+    assert "lr=0.7" in found.settings.update
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategys": []}, "did you mean 'strategies'"),
+        ({"rounds": 3}, r"put it under \[settings\]"),
+        ({"settings": {"seed": 3}}, "list it at the top"),
+        ({"settings": {"rouds": 3}}, "did you mean 'rounds'"),
+        ({"strategies": ["FedAvgg"]}, "did you mean 'FedAvg'"),
+        ({"strategies": ["FedAvg", "FedAvg"]}, "given twice"),
+        ({"seeds": "many"}, "give a count"),
+        ({"reference": "FedWorse"}, "is not one of the strategies"),
+        ({"measures": ["R60"]}, "did you mean 'R_60'"),
+        ({"grid": {"lr": []}}, "at least one"),
+        ({"protocols": {"print": {}}}, "did you mean 'printed'"),
+        ({"name": "a/b"}, "name"),
+    ],
+)
+def test_a_mistake_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        study({**BASE, **changes}).cells()
+
+
+@pytest.mark.parametrize("text", ["accuracy > 60", "acuracy >= 0.6", "accuracy", "accuracy == 0.6", "loss <= many"])
+def test_a_condition_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="stop_at"):
+        StopAt.parse(text)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No such file"):
+        read_study(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("name = ")
+    with pytest.raises(ValueError, match="not valid TOML"):
+        read_study(tmp_path / "bad.toml")
+    (tmp_path / "bad.toml").write_text('name = "x"\nstrategies = ["FedAvg"]\nseeds = 1\nstop_at = "now"')
+    with pytest.raises(ValueError, match=r"bad\.toml: stop_at"):
+        read_study(tmp_path / "bad.toml")
+
+
+def test_a_study_survives_toml() -> None:
+    import tomllib
+
+    from fedalpha.study.runner import to_toml
+
+    values = {
+        **BASE,
+        "published": [{"strategy": "FedAvg", "measure": "R_60", "mean": 5.9}],
+        "zoom": [{"rounds": [0, 9]}],
+    }
+    found = study(values)
+    assert Study(**tomllib.loads(to_toml(found))) == found

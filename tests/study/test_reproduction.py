@@ -1,0 +1,106 @@
+"""The paper's experiments: settings, published figures, protocols, calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, nll_loss
+
+from fedalpha.study import reproduction, study
+from fedalpha.study.reproduction import NAMES, calibrate, calibration, experiment
+from fedalpha.task import task
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("protocol", ["printed", "authors", "calibrated"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_experiment_lays_out(name: str, protocol: str, quick: bool) -> None:
+    found = experiment(name, protocol, quick=quick)
+    cells = found.cells()
+    assert len({c.key for c in cells}) == len(cells)
+    assert found.name == f"{name}-{protocol}" + ("-quick" if quick else "")
+    for figure in found.published:
+        assert figure.strategy in found.strategies
+        assert figure.measure in found.measures
+    if name != "further":
+        settings = cells[0].settings
+        assert (settings.clients, settings.model, settings.select) == (100, "cnn", "uniform")
+        assert "batch=64, epochs=1" in settings.update
+        assert settings.partition == ("iid" if name.startswith("mnist") else "shards(size=30)")
+
+
+def test_the_published_figures_are_the_papers() -> None:
+    found = {(p.strategy.split("(")[0], p.mean, p.half) for n in NAMES for p in experiment(n).published}
+    assert found == {
+        ("FedAvg", 0.8967, None),
+        ("FedSoftWorse", 0.8977, None),
+        ("FedSoftBetter", 0.8970, None),
+        ("FedAvg", 5.90, 0.37),
+        ("FedSoftWorse", 5.73, 0.35),
+        ("FedSoftBetter", 5.57, 0.32),
+        ("FedAvg", 5.48, 0.75),
+        ("FedSoftWorseAvg", 6.13, 0.91),
+        ("FedSoftBetterAvg", 4.97, 0.57),
+        ("FedAvgSoftWorse", 5.76, 0.72),
+        ("FedAvgSoftBetter", 5.64, 0.78),
+    }
+
+
+def test_protocols_differ_as_the_specification_says() -> None:
+    printed, authors, calibrated = (
+        experiment("mnist-iid", p).cells()[1].settings for p in ("printed", "authors", "calibrated")
+    )
+    assert printed.update.startswith("sgd(lr=exponential(0.001)")
+    assert authors.update == printed.update
+    assert authors.strategy == f"FedSoftWorse(T={1 / 15}, prior=uniform, loss=train)"
+    assert experiment("fmnist-noniid", "authors").cells()[1].settings.strategy.startswith("FedSoftWorse(T=0.2, ")
+    assert (authors.pixels, authors.task) == ("raw", "batch_softmax")
+    assert (calibrated.pixels, calibrated.task, calibrated.strategy) == ("unit", "cross_entropy", "FedSoftWorse(T=0.2)")
+    assert calibrated.update != printed.update
+
+
+def test_the_authors_loss_by_hand() -> None:
+    output, target = torch.randn(7, 10, generator=torch.manual_seed(0)), torch.arange(7)
+    inside = output.exp() / output.exp().sum(dim=0)
+    expected = nll_loss(inside.log_softmax(dim=1), target, reduction="sum")
+    assert torch.allclose(task("batch_softmax").loss(output, target), expected)
+    assert torch.allclose(task("summed").loss(output, target), 7 * cross_entropy(output, target))
+    assert task("batch_softmax").correct(output, target).tolist() == (output.argmax(1) == target).tolist()  # type: ignore[misc]
+    with pytest.raises(ValueError, match="did you mean 'summed'"):
+        task("sumed")
+
+
+def test_unknown_names_are_told() -> None:
+    with pytest.raises(ValueError, match="did you mean 'mnist-iid'"):
+        experiment("mnist-iids")
+    with pytest.raises(ValueError, match="did you mean 'authors'"):
+        experiment("mnist-iid", "author")
+    with pytest.raises(ValueError, match="no calibration of its own"):
+        calibration("fmnist-topk")
+
+
+def test_calibration_never_sees_reported_seeds() -> None:
+    for name in ("mnist-iid", "fmnist-noniid"):
+        plan = calibration(name)
+        assert plan.strategies == ("FedAvg",)
+        assert min(plan.seeds) >= 1000 > max(experiment(name).seeds)
+
+
+def test_calibration_takes_the_nearest_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On digits: a tiny rate learns nothing, so the one that reaches the target wins."""
+    values: dict[str, Any] = {
+        "name": "mini",
+        "strategies": ["FedAvg", "FedWorse"],
+        "seeds": 2,
+        "protocol": "calibrated",
+        "settings": {"dataset": "digits", "partition": "iid", "clients": 3, "model": "softmax", "rounds": 3},
+        "calibration": {"measure": "accuracy", "target": 0.8, "lr": [0.001, 0.3], "seeds": "1000-1001"},
+    }
+    monkeypatch.setattr(reproduction, "experiment", lambda name, protocol: study(values))
+    rates, best = calibrate("mini", tmp_path)
+    assert [r.lr for r in rates] == [0.001, 0.3]
+    assert rates[0].mean.mean < 0.5 < rates[1].mean.mean
+    assert best.lr == 0.3

@@ -1,0 +1,214 @@
+"""Studies in real folders: killed, continued, extended, shared."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedalpha
+from fedalpha.study import CellError, Store, run_study, status, study
+from fedalpha.study.runner import _alone, columns, to_toml
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "strategies": ["FedAvg", "FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=3)"],
+    "seeds": 2,
+    "settings": {
+        "dataset": "digits",
+        "partition": "dirichlet(a=1)",
+        "clients": 4,
+        "model": "softmax",
+        "rounds": 5,
+        "lr": 0.1,
+        "batch": 32,
+    },
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file but the log."""
+    files = (p for p in folder.rglob("*") if p.is_file() and "log" not in p.relative_to(folder).parts)
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies") / "small"
+    run_study(study(SMALL), folder, jobs=2)
+    return folder
+
+
+def test_a_cell_holds_the_rows_of_a_run(finished: Path) -> None:
+    cell = study(SMALL).cells()[1]
+    history = cell.settings.run(workers=2)
+    stored = Store(finished).get(cell.key)
+    expected = columns(history)
+    assert stored.columns["accuracy"] == expected["accuracy"]
+    assert stored.columns["round"] == [0, 1, 2, 3, 4, 5]
+    assert stored.columns["alpha"][2] == pytest.approx(expected["alpha"][2], rel=1e-6)
+    assert stored.columns["alpha"][0] is None
+    assert stored.about["hash"] == cell.key
+    assert stored.about["versions"]["fedalpha"] == fedalpha.__version__
+    assert not stored.stopped
+
+
+def test_other_programs_read_the_folder(finished: Path) -> None:
+    import pandas
+
+    cells = pandas.read_parquet(finished / "cells")
+    table = pandas.read_csv(finished / "rounds.csv")
+    assert len(cells) == len(table) == 2 * 3 * 6
+    one = cells[(cells.strategy == "FedAvg") & (cells.seed == 1)].accuracy.tolist()
+    assert one == table[(table.strategy == "FedAvg") & (table.seed == 1)].accuracy.tolist()
+
+
+def test_a_hybrid_agrees_with_its_first_rule_until_its_change(finished: Path) -> None:
+    """The equality that sharing relies on."""
+    pure, hybrid = (Store(finished).get(c.key).columns["accuracy"] for c in study(SMALL).cells()[1:3])
+    assert pure[:4] == hybrid[:4]
+    assert pure[4] != hybrid[4]
+
+
+def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Path) -> None:
+    file, folder = tmp_path / "small.toml", tmp_path / "killed"
+    file.write_text(to_toml(study(SMALL)))
+    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", "study", str(file), "--out", str(folder)]
+    rng = random.Random(time.time_ns())
+    kills = 0
+    for wanted in (0, 1, 3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list(folder.glob("cells/*.parquet"))) >= wanted and (folder / "study.json").exists():
+                time.sleep(rng.uniform(0, 0.4))
+                break
+            time.sleep(0.01)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder / "log")  # what a fresh clone does not have
+    assert kills > 0
+    (folder / "cells").mkdir(exist_ok=True)
+    (folder / "cells" / ".half.1.draft").write_bytes(b"half a cell")
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert contents(folder) == {**contents(finished), "study.toml": file.read_bytes()}
+
+
+def test_adding_seeds_and_strategies_only_runs_what_is_missing(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "clone"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("log"))
+    before = {p.name: p.stat().st_mtime_ns for p in (folder / "cells").iterdir()}
+    more = {**SMALL, "seeds": 3, "strategies": ["FedWorse", *SMALL["strategies"]]}
+    run_study(study(more), folder)
+    after = {p.name: p.stat().st_mtime_ns for p in (folder / "cells").iterdir()}
+    assert len(after) == 3 * 4
+    assert {name: after[name] for name in before} == before
+    assert len((folder / "log" / "times.jsonl").read_text().splitlines()) == 2 * 1 + 4
+    assert status(folder).done == status(folder).total == 12
+
+
+def test_cells_that_coincide_are_computed_once_and_say_so(tmp_path: Path) -> None:
+    late = {**SMALL, "seeds": 1, "strategies": ["FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=5)", "FedAvg"]}
+    store = run_study(study(late), tmp_path)
+    pure, hybrid, average = (store.get(cell.key) for cell in study(late).cells())
+    assert hybrid.columns == pure.columns
+    assert hybrid.about["coincides_with"] == pure.key
+    assert "coincides_with" not in pure.about
+    assert "coincides_with" not in average.about
+    assert len((tmp_path / "log" / "times.jsonl").read_text().splitlines()) == 2
+    assert status(tmp_path).coinciding == 1
+
+
+def test_a_cell_stops_when_its_question_is_answered(tmp_path: Path) -> None:
+    """FedAvg answers before round 3, so a hybrid that changes there has its rows; one that changes at 1 has not."""
+    settings = {**SMALL["settings"], "rounds": 8, "partition": "iid", "lr": 0.5}
+    names = ["FedAvg", "FedAvgSoftWorse(at=3)", "FedAvgSoftBetter(at=1)"]
+    values = {**SMALL, "seeds": 1, "strategies": names, "settings": settings, "stop_at": "accuracy >= 0.7"}
+    store = run_study(study(values), tmp_path)
+    average, late, early = (store.get(cell.key) for cell in study(values).cells())
+    assert 1 < average.last <= 3
+    assert average.stopped
+    assert average.columns["accuracy"][-1] >= 0.7 > max(average.columns["accuracy"][:-1])
+    assert late.about["coincides_with"] == average.key
+    assert late.stopped
+    assert "coincides_with" not in early.about
+
+
+def test_a_failing_cell_is_told_and_the_others_are_done(tmp_path: Path) -> None:
+    cases = [{"name": "good"}, {"name": "bad", "clients": 100_000}]
+    values = {**SMALL, "seeds": 1, "strategies": ["FedAvg"], "cases": cases}
+    with pytest.raises(CellError, match="1 of 2 cells failed") as error:
+        run_study(study(values), tmp_path)
+    assert "bad" in str(error.value)
+    assert (status(tmp_path).done, status(tmp_path).failed) == (1, ["FedAvg, seed 0, bad"])
+
+
+def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
+    code = f"""
+import sys, time
+from fedalpha.study import Store
+from fedalpha.study.runner import _alone
+with _alone(Store({str(tmp_path)!r})):
+    print("locked", flush=True); time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RuntimeError, match="another process"):
+            run_study(study(SMALL), tmp_path)
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+    with _alone(Store(tmp_path)):
+        pass
+
+
+def test_another_study_is_not_mixed_in(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    shutil.copytree(finished, folder)
+    with pytest.raises(ValueError, match="holds the study 'small'"):
+        run_study(study({**SMALL, "name": "other"}), folder)
+
+
+def test_a_renamed_case_is_the_same_cell(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "renamed"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("log"))
+    run_study(
+        study({**SMALL, "cases": [{"name": "as before"}, {"name": "the same again", "batch": 32, "lr": 0.1}]}), folder
+    )
+    assert not (folder / "log" / "times.jsonl").exists()
+    lines = (folder / "rounds.csv").read_text().splitlines()
+    assert sum(line.startswith("as before,") for line in lines) == sum(
+        line.startswith("the same again,") for line in lines
+    )
+
+
+def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedalpha.cli.study import status as show
+
+    folder = tmp_path / "half"
+    shutil.copytree(finished, folder)
+    sorted((folder / "cells").iterdir())[0].unlink()
+    show(folder)
+    assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` goes on\n"
+
+
+def test_a_damaged_cell_is_named(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(finished, folder)
+    path = next((folder / "cells").iterdir())
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"{path.name}.*delete it"):
+        status(folder)

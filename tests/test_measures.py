@@ -1,0 +1,106 @@
+"""What is measured on a run, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedalpha.comparison import Summary, summarise
+from fedalpha.measures import Curve, Measure, Measured
+
+
+def run(accuracy: list[float | None], rounds: int | None = None) -> Curve:
+    n = len(accuracy)
+    columns = {"accuracy": accuracy, "loss": [2.0 - 0.1 * i for i in range(n)]}
+    columns |= {"steps": [0] + [10] * (n - 1), "bytes_down": [0] + [300] * (n - 1), "bytes_up": [0] + [200] * (n - 1)}
+    return Curve.of(columns, n - 1 if rounds is None else rounds)
+
+
+def value(text: str, curve: Curve) -> Measured | None:
+    return Measure.parse(text).of(curve)
+
+
+def test_values_by_hand() -> None:
+    curve = run([0.1, 0.5, 0.7, 0.6])
+    assert value("accuracy", curve) == Measured(0.6)  # the final round, not the best
+    assert value("accuracy@2", curve) == Measured(0.7)
+    assert value("accuracy@4", curve) is None
+    assert value("loss@1", curve) == Measured(1.9)
+    assert value("R_60", curve) == Measured(2)
+    assert value("R_70", curve) == Measured(2)
+    assert value("R_71", curve) == Measured(3, reached=False)
+    assert value("steps_to_60", curve) == Measured(20)
+    assert value("bytes_to_60", curve) == Measured(1000)
+    assert value("bytes_to_90", curve) == Measured(1500, reached=False)
+    area = value("auc", curve)
+    assert area is not None
+    assert area.value == pytest.approx((0.3 + 0.6 + 0.65) / 3)
+    assert value("fall", curve) == Measured(pytest.approx(0.1 / 3))  # type: ignore[arg-type]
+    assert value("worst_client_accuracy", curve) is None
+
+
+def test_a_run_that_stopped_for_another_question_gives_no_answer() -> None:
+    stopped = run([0.1, 0.5, 0.62], rounds=30)
+    assert value("R_60", stopped) == Measured(2)
+    assert value("R_75", stopped) is None
+    assert value("accuracy", stopped) is None
+    assert value("auc", stopped) is None
+
+
+def test_rounds_that_were_not_evaluated_are_skipped() -> None:
+    sparse = run([0.0, None, 0.7, None, 0.8])
+    assert value("R_60", sparse) == Measured(2)
+    assert value("accuracy@1", sparse) is None
+    assert value("auc", sparse) == Measured(pytest.approx((0.7 / 2 * 2 + 0.75 * 2) / 4))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["accuracy@20", "R_60", "R_62.5", "bytes_to_75", "steps_to_75", "auc", "fall", "loss"])
+def test_measures_read_back(text: str) -> None:
+    assert str(Measure.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["best_accuracy", "accuracy@", "accuracy@x", "R_0", "R_101", "R", ""])
+def test_no_such_measure(text: str) -> None:
+    with pytest.raises(ValueError, match="measure"):
+        Measure.parse(text or "x")
+
+
+def summaries(measure: str, **runs: list[Curve]) -> dict[str, Summary]:
+    by_seed = {name: dict(enumerate(curves)) for name, curves in runs.items()}
+    return {row.strategy: row for row in summarise(by_seed, Measure.parse(measure))}
+
+
+def test_censored_runs_are_counted_and_stay_in() -> None:
+    fast, slow, never = run([0.1, 0.7, 0.7, 0.7]), run([0.1, 0.2, 0.7, 0.7]), run([0.1, 0.2, 0.3, 0.4])
+    found = summaries("R_60", a=[fast, slow], b=[slow, never], c=[never, never])
+    assert found["a"].text.startswith("1.50 ±")
+    assert found["b"].mean.mean == 2.5
+    assert (found["b"].unreached, found["b"].horizon, found["b"].median) == (1, 3, 2)
+    assert "≥" in found["b"].text
+    assert "1 of 2 not reached" in found["b"].text
+    assert found["c"].text == "> 3 in all 2"
+    assert found["c"].median == math.inf
+    assert found["b"].difference is not None
+    assert found["b"].difference.mean == 1.0
+    assert summaries("steps_to_60", a=[fast, slow], b=[slow, never])["b"].difference is None
+
+
+def test_differences_use_the_seeds_that_both_have() -> None:
+    by_seed = {"a": {0: run([0.5]), 1: run([0.6])}, "b": {1: run([0.7]), 2: run([0.9])}}
+    (_, b) = summarise(by_seed, Measure.parse("accuracy"))
+    assert b.difference is not None
+    assert (b.difference.n, b.difference.mean) == (1, pytest.approx(0.1))
+
+
+def test_the_same_values_are_one_comparison() -> None:
+    rng = np.random.default_rng(0)
+    one, other, third = ([run([x]) for x in rng.uniform(0.4, 0.6, 5)] for _ in range(3))
+    alone = summaries("accuracy", a=one, b=other, d=third)
+    twice = summaries("accuracy", a=one, b=other, c=other, d=third, e=one)
+    assert twice["c"].same_as == "b"
+    assert twice["c"].p_holm == twice["b"].p_holm == alone["b"].p_holm
+    assert (twice["e"].same_as, twice["e"].p_holm) == ("a", 1.0)
+    p = sorted(row.difference.p for row in alone.values() if row.difference)
+    assert min(row.p_holm for row in alone.values() if row.p_holm) == pytest.approx(min(1, 2 * p[0]))
