@@ -13,14 +13,16 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedalpha.stats import interval, paired, rounds_text
+from fedalpha.stats import holm, interval, paired
 
 Plugs = Mapping[str, str]
 TUNING_SEED = 1000
 TARGET = 0.6
+MARK = "<!-- tables -->"
 
 
 @dataclass(frozen=True)
@@ -95,16 +97,22 @@ def methods(s: Setting) -> dict[str, list[Plugs]]:
 
 def play(s: Setting, plugs: Plugs, seed: int) -> dict[str, Any]:
     """One run: its curve, its last loss and what was sent."""
-    from fedalpha import federation, run
+    from fedalpha import run
 
-    data = federation(s.dataset, partition=s.partition, clients=s.clients, seed=seed)
-    history = run(data, s.model, rounds=s.rounds, seed=seed, workers=1, **{**s.shared, **plugs})  # type: ignore[arg-type]
+    history = run(_data(s, seed), s.model, rounds=s.rounds, seed=seed, workers=1, **{**s.shared, **plugs})  # type: ignore[arg-type]
     return {
         "seed": seed,
         "accuracy": [round(a, 6) for a in history.accuracy.tolist()],
         "loss": history.rows[-1]["loss"],
         "megabytes": round(sum(r["bytes_down"] + r["bytes_up"] for r in history.rows) / 1e6, 3),
     }
+
+
+@lru_cache(maxsize=8)
+def _data(s: Setting, seed: int) -> Any:
+    from fedalpha import federation
+
+    return federation(s.dataset, partition=s.partition, clients=s.clients, seed=seed)
 
 
 def tuned(s: Setting, choices: Sequence[Plugs]) -> tuple[Plugs, list[dict[str, Any]]]:
@@ -139,22 +147,26 @@ def study(name: str, path: Path) -> dict[str, Any]:
 
 
 def summary(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per method: final accuracy, the paired difference to FedAvg, R_60, megabytes."""
+    """One row per method: final accuracy, the paired difference to FedAvg (p by Holm), R_60, megabytes."""
     reference = [r["accuracy"][-1] for r in stored["methods"]["FedAvg"]["runs"]]
     rows = []
     for method, record in stored["methods"].items():
         final = [r["accuracy"][-1] for r in record["runs"]]
         reached = [next((i for i, a in enumerate(r["accuracy"]) if a >= TARGET), None) for r in record["runs"]]
+        never = reached.count(None)
         rows.append(
             {
                 "method": method,
                 "plugs": ", ".join(record["plugs"].values()),
                 "accuracy": interval(final),
                 "difference": paired(final, reference[: len(final)]),
-                "rounds": rounds_text(reached, stored["setting"]["rounds"]),
+                "rounds": f"not in {never} of {len(reached)}" if never else interval(reached).text(1),  # type: ignore[arg-type]
                 "megabytes": interval([r["megabytes"] for r in record["runs"]]).mean,
             }
         )
+    others = [row for row in rows if row["method"] != "FedAvg"]
+    for row, p in zip(others, holm([row["difference"].p for row in others]), strict=True):
+        row["p"] = float(p)
     return rows
 
 
@@ -165,11 +177,11 @@ def table(stored: Mapping[str, Any]) -> str:
         f"**{s['dataset']}**: {s['partition']}, {s['clients']} clients of whom {s['C']:.0%} take part, {s['model']}, "
         f"{s['rounds']} rounds, local rate {s['lr']}; {s['seeds']} seeds, mean ± 95 % (Student t), final round.",
         "",
-        "| method | as run | accuracy (%) | minus FedAvg (points, paired) | R_60 | MB |",
-        "|---|---|---:|---:|---:|---:|",
+        "| method | as run | accuracy (%) | minus FedAvg (points, paired) | p (Holm) | R_60 | MB |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in summary(stored):
-        difference = "reference" if row["method"] == "FedAvg" else row["difference"].text(2, 100)
+        difference = f"{row['difference'].text(2, 100)} | {row['p']:.2f}" if "p" in row else "reference | –"
         lines.append(
             f"| {row['method']} | `{row['plugs']}` | {row['accuracy'].text(2, 100)} | {difference} | "
             f"{row['rounds']} | {row['megabytes']:.1f} |"
@@ -187,8 +199,7 @@ def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         rows = [row for row in summary(stored) if row["method"] != "FedAvg"][::-1]
         for place, row in enumerate(rows):
             difference = row["difference"]
-            clear = abs(difference.mean) > difference.half
-            colour = COLOURS[0] if clear else COLOURS[-1]
+            colour = COLOURS[0] if row["p"] < 0.05 else COLOURS[-1]
             ax.errorbar(
                 100 * difference.mean, place, xerr=100 * difference.half, fmt="o", color=colour, capsize=2, markersize=4
             )
@@ -201,16 +212,20 @@ def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command: run, then write tables.md and methods.png beside the results."""
+    """The command: run, then write methods.png beside the results, and the tables into the page."""
     parser = argparse.ArgumentParser(prog="python -m fedalpha.bench.methods", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/results/methods"), help="folder of the results")
     parser.add_argument("--only", choices=sorted(SETTINGS), action="append", help="one federation (repeatable)")
+    parser.add_argument("--page", type=Path, help=f"page whose part after {MARK} becomes the tables")
+    parser.add_argument("--draw", action="store_true", help="run nothing, draw what is stored")
     chosen = parser.parse_args(arguments)
-    for name in chosen.only or SETTINGS:
+    for name in [] if chosen.draw else chosen.only or SETTINGS:
         study(name, chosen.out / f"{name}.json")
     files = {name: chosen.out / f"{name}.json" for name in SETTINGS}
     studies = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
-    (chosen.out / "tables.md").write_text("\n".join(table(stored) for stored in studies.values()))
+    if chosen.page is not None:
+        text, _, _ = chosen.page.read_text().partition(MARK)
+        chosen.page.write_text(text + MARK + "\n\n" + "\n".join(table(stored) for stored in studies.values()))
     draw(studies, chosen.out / "methods.png")
 
 
