@@ -47,7 +47,10 @@ def test_a_summary_by_hand() -> None:
             "runs": [{"accuracy": [0.1, 0.6, final], "megabytes": 2.0} for final in finals],
         }
 
-    stored = {"setting": {"rounds": 2}, "methods": {"FedAvg": runs(0.6, 0.7, 0.8), "other": runs(0.62, 0.72, 0.85)}}
+    stored = {
+        "setting": {"rounds": 2, "seeds": 3},
+        "methods": {"FedAvg": runs(0.6, 0.7, 0.8), "other": runs(0.62, 0.72, 0.85)},
+    }
     first, second = summary(stored)
     assert first["accuracy"].text(2, 100) == "70.00 ± 24.84"
     assert second["difference"].text(2, 100) == "3.00 ± 4.30"

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedalpha.stats import holm, interval, paired
+from fedalpha.stats import Difference, holm, interval, paired
 
 Plugs = Mapping[str, str]
 TUNING_SEED = 1000
@@ -150,7 +150,7 @@ def summary(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per method: final accuracy, the paired difference to FedAvg (p by Holm), R_60, megabytes."""
     reference = [r["accuracy"][-1] for r in stored["methods"]["FedAvg"]["runs"]]
     rows = []
-    for method, record in stored["methods"].items():
+    for method, record in finished(stored).items():
         final = [r["accuracy"][-1] for r in record["runs"]]
         reached = [next((i for i, a in enumerate(r["accuracy"]) if a >= TARGET), None) for r in record["runs"]]
         never = reached.count(None)
@@ -186,7 +186,23 @@ def table(stored: Mapping[str, Any]) -> str:
             f"| {row['method']} | `{row['plugs']}` | {row['accuracy'].text(2, 100)} | {difference} | "
             f"{row['rounds']} | {row['megabytes']:.1f} |"
         )
+    for hybrid, difference in against(stored, "adaptive").items():
+        lines += ["", "`adaptive` minus the fixed hybrids, points:"] if lines[-1].startswith("|") else []
+        lines.append(f"- {hybrid}: {difference.text(2, 100)}")
+    unfinished = [m for m in methods(SETTINGS[s["dataset"]]) if m not in finished(stored)]
+    lines += ["", f"Not run: {', '.join(unfinished)}."] if unfinished else []
     return "\n".join(lines) + "\n"
+
+
+def finished(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The methods whose seeds are all there."""
+    return {m: r for m, r in stored["methods"].items() if len(r["runs"]) == stored["setting"]["seeds"]}
+
+
+def against(stored: Mapping[str, Any], method: str) -> dict[str, Difference]:
+    """The paired differences of a method to each fixed hybrid."""
+    final = {m: [run["accuracy"][-1] for run in r["runs"]] for m, r in finished(stored).items()}
+    return {m: paired(final[method], v) for m, v in final.items() if method in final and "(" in m}
 
 
 def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
