@@ -149,7 +149,7 @@ def study(name: str, path: Path) -> dict[str, Any]:
 def summary(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per method: final accuracy, the paired difference to FedAvg (p by Holm), R_60, megabytes."""
     reference = [r["accuracy"][-1] for r in stored["methods"]["FedAvg"]["runs"]]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for method, record in finished(stored).items():
         final = [r["accuracy"][-1] for r in record["runs"]]
         reached = [next((i for i, a in enumerate(r["accuracy"]) if a >= TARGET), None) for r in record["runs"]]
@@ -186,9 +186,9 @@ def table(stored: Mapping[str, Any]) -> str:
             f"| {row['method']} | `{row['plugs']}` | {row['accuracy'].text(2, 100)} | {difference} | "
             f"{row['rounds']} | {row['megabytes']:.1f} |"
         )
-    for hybrid, difference in against(stored, "adaptive").items():
+    for hybrid, gap in against(stored, "adaptive").items():
         lines += ["", "`adaptive` minus the fixed hybrids, points:"] if lines[-1].startswith("|") else []
-        lines.append(f"- {hybrid}: {difference.text(2, 100)}")
+        lines.append(f"- {hybrid}: {gap.text(2, 100)}")
     unfinished = [m for m in methods(SETTINGS[s["dataset"]]) if m not in finished(stored)]
     lines += ["", f"Not run: {', '.join(unfinished)}."] if unfinished else []
     return "\n".join(lines) + "\n"
