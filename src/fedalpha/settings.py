@@ -86,12 +86,21 @@ class Settings(BaseModel):
             update={
                 "model": self.model or ("mlp" if self.dataset == "digits" else "cnn"),
                 "validation": (VALIDATION_SHARE if looks else 0.0) if self.validation is None else self.validation,
-                "select": f"uniform(C={self.ratio})" if self.ratio is not None else self.select,
+                "select": self.selection(),
                 "ratio": None,
                 "update": str(update),
                 **dict.fromkeys(_LOCAL, None),
             }
         )
+
+    def selection(self) -> str:
+        """The selection, with the ratio C that was given."""
+        from fedalpha.select import SELECTIONS
+
+        select = SELECTIONS.parse(self.select)
+        if self.ratio is not None:
+            select = dataclasses.replace(select, C=self.ratio)  # type: ignore[type-var]
+        return str(select)
 
     def client_update(self) -> Any:
         """The client update with the local settings that were given."""

@@ -32,13 +32,12 @@ class Pairs:
             return False
         self.s.append(s)
         self.y.append(y)
-        if self.aggregate:
-            for j in reversed(range(len(self) - 1)):
-                if self._dependent(j):
-                    self._fold(j)
-                    break
         if len(self) > self.memory:
-            del self.s[0], self.y[0]
+            j = self._dependent() if self.aggregate else None
+            if j is None:
+                del self.s[0], self.y[0]
+            else:
+                self._fold(j)
         return True
 
     def solve(self, g: Tensor) -> Tensor:
@@ -61,12 +60,12 @@ class Pairs:
             products = products - torch.outer(bs, s @ products) / (s @ bs) + torch.outer(y, y @ columns) / (s @ y)
         return products[:, len(self) :]
 
-    def _dependent(self, j: int) -> bool:
-        later = torch.stack(self.s[j + 1 :], dim=1)
-        later = later / later.norm(dim=0)
-        basis, _ = torch.linalg.qr(later)
-        rest = self.s[j] - basis @ (basis.T @ self.s[j])
-        return bool(rest.norm() <= self.tolerance * self.s[j].norm())
+    def _dependent(self) -> int | None:
+        """The latest pair whose step lies in the span of those after it."""
+        latest_first = torch.stack(self.s[::-1], dim=1)
+        rests = torch.linalg.qr(latest_first / latest_first.norm(dim=0), mode="r").R.diagonal().abs()
+        found = torch.nonzero(rests <= self.tolerance).flatten().tolist() + list(range(len(rests), len(self)))
+        return len(self) - 1 - found[0] if found else None  # more steps than dimensions: the last must depend
 
     def _fold(self, j: int) -> None:
         """Drop pair j and let the later ones stand for it."""
