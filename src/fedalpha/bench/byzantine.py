@@ -113,7 +113,8 @@ def byzantine_table(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault((cell["strategy"], cell["defence"], cell["attack"]), []).append(cell)
     rows = []
     for (strategy, defence, attack), group in groups.items():
-        free = groups.get((strategy, "none", "none"), group)
+        seeds = {c["seed"] for c in group}  # paired: only the seeds that both have
+        free = [c for c in groups.get((strategy, "none", "none"), group) if c["seed"] in seeds] or group
         accuracy = interval([c["accuracy"] for c in group])
         rows.append(
             {
