@@ -100,7 +100,7 @@ def test_quotes_make_no_difference() -> None:
         ("FedBetter(loss=after, k=3)", "FedBetter(k=3, loss=after)"),
         ("FedAvg(prior=size)", "FedAvg"),
         ("switch(FedAvg, FedWorse, at=[20])", "switch(FedAvg, FedWorse, at=20)"),
-        ("cap(FedAvg)", "cap(FedAvg, c=0.1)"),
+        ("cap(FedAvg, 0.1)", "cap(FedAvg, c=0.1)"),
     ],
 )
 def test_what_is_written(text: str, written: str) -> None:
@@ -125,7 +125,7 @@ def test_different_strategies_are_different() -> None:
         ("FedSoftWorse(temperature=1)", r"no argument 'temperature'.*known: .*\bT\b"),
         ("switch(FedAvg, FedWorse, att=3)", r"switch has no argument 'att'; did you mean 'at'.*known: at, accuracy"),
         ("FedSoftWorse(0.2, size, 3)", "too many positional arguments; its form is FedSoftWorse.T=0.2, prior=size"),
-        ("cap", "missing a required argument: 'members'; its form is cap.members, c=0.1"),
+        ("cap", "missing a required argument: 'rule'; its form is cap.rule, c"),
         ("FedSoftWorse(0.2, T=0.2)", "multiple values for argument 'T'; its form is"),
         ("FedSoftWorse(T=0.2, T=0.5)", "the argument 'T' is given twice; keep one"),
         ("", "cannot read the strategy ''.*write it like 'FedAvg'"),

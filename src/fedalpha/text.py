@@ -154,7 +154,10 @@ class Registry(Generic[T]):
         except TypeError as error:
             usage = self._entries[name].signature
             raise ValueError(f"{name}: {error}; its form is {usage}") from None
-        return make(*arguments, **keywords)
+        try:
+            return make(*arguments, **keywords)
+        except TypeError as error:  # an argument of a wrong kind, such as a number where a rule is expected
+            raise ValueError(f"{name}: {error}") from None
 
     def _argument(self, node: ast.expr) -> object:
         match node:

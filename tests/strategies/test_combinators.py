@@ -324,7 +324,7 @@ def test_members_may_be_strategies_or_texts() -> None:
         ("cap(FedAvg, 1.1)", "c = 1.1; give the largest"),
         ("cap(FedAvg, nan)", "c = nan; give the largest"),
         ("cap(FedAvg, true)", "c = True; give the largest"),
-        ("cap(0.5)", "0.5 is not a strategy"),
+        ("cap(0.5, 0.5)", "0.5 is not a strategy"),
         ("floor(FedAvg, -0.1)", r"pi = -0.1; give a share in \[0, 1\]"),
         ("floor(FedAvg, 2)", "pi = 2; give a share"),
         ("floor(FedAvg, FedAvg)", "pi = FedAvg; give a share"),

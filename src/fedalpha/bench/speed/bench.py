@@ -152,6 +152,8 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
         from fedalpha.combine import COMBINES
 
         for entry in COMBINES:
+            if entry.name in ("feddist", "pfnm"):  # they match neurons: there are none in a flat vector
+                continue
             rule = entry.examples[0]
             command = [sys.executable, str(SCRIPTS / "run_combine.py"), "--rule", rule, "--rounds", str(sizes.rounds)]
             command += ["--updates", str(sizes.updates), "--parameters", str(sizes.parameters)]
