@@ -57,7 +57,9 @@ class Settings(BaseModel):
     weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
     combine: str = Field("mean", description="how models become one")
     apply: str = Field("replace", description="how the server installs the result")
-    quorum: float = Field(1.0, gt=0, description="clients that must deliver, a number or a share; else the model is kept")
+    quorum: float = Field(
+        1.0, gt=0, description="clients that must deliver, a number or a share; else the model is kept"
+    )
     deadline: float | None = Field(None, gt=0, description="seconds after which a report is refused")
     reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
     liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
