@@ -1,7 +1,7 @@
 """What saving costs: the time inside the save path over the round's time, in the same run.
 
-``python -m fedalpha.bench.saving`` measures it on the paper's workload (Fashion-MNIST, 100 clients, CNN). A ratio
-within one run says the same on a busy machine as on an idle one, as far as anything does.
+``python -m fedalpha.bench.saving`` measures it on the paper's workload (Fashion-MNIST, 100 clients, CNN). On a busy
+machine rounds are slowed down more than saves, so the seconds are given beside the share.
 """
 
 from __future__ import annotations
