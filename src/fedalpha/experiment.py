@@ -113,6 +113,8 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(single_thread())
         watchers, saved = list(callbacks), begin
+        if wrong := [c for c in watchers if not isinstance(c, Callback)]:
+            raise TypeError(f"{wrong[0]!r} is no callback; subclass fedalpha.callbacks.Callback")
         if out is not None:
             described = config or {**experiment.describe(), "vectorise": vectorise}
             folder = stack.enter_context(Folder(out, described, checkpoint_every))
@@ -149,8 +151,12 @@ class Experiment:
     evaluate_every: int = 1
 
     def __post_init__(self) -> None:
-        if self.rounds < 0:
-            raise ValueError(f"rounds = {self.rounds}; give a number ≥ 0")
+        if not isinstance(self.federation, Federation):
+            raise TypeError(
+                f"expected a federation, got {type(self.federation).__name__}; build one with fedalpha.federation(…)"
+            )
+        if not isinstance(self.rounds, int) or self.rounds < 0:
+            raise ValueError(f"rounds = {self.rounds}; give a whole number ≥ 0")
         if self.evaluate_every < 1:
             raise ValueError(f"evaluate_every = {self.evaluate_every}; give a number of rounds ≥ 1")
         if self.signal not in ("validation", "test"):

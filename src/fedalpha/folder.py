@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import platform
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
@@ -160,6 +161,11 @@ class Folder(Callback):
             "Make the folder writable or free some space, then run the same command again"
         )
 
+    def _empty(self) -> bool:
+        """Whether no round has been played in this folder."""
+        found = self.generations.load()
+        return found is None or found[1][-1]["round"] == 0
+
     def _check_config(self) -> None:
         path = self.path / "config.json"
         if not path.exists():
@@ -173,6 +179,10 @@ class Folder(Callback):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
         ours = json.loads(json.dumps({k: v for k, v in self.config.items() if k != "versions"}))
         if changes := differences(stored, ours):
+            if self._empty():  # a run that failed before its first round leaves nothing worth keeping
+                path.unlink()
+                shutil.rmtree(self.generations.folder, ignore_errors=True)
+                return
             raise ValueError(
                 f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
                 "Choose another folder, or give the same settings to go on"

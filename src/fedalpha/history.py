@@ -25,7 +25,9 @@ class History:
     interrupted: bool = False
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """One value per round; missing ones are NaN."""
+        """One number per round; missing ones are NaN. Lists, such as alpha, are in ``rows``."""
+        if any(isinstance(row.get(name), list | dict) for row in self.rows):
+            raise ValueError(f"{name!r} is a list in each row; read it as [row[{name!r}] for row in history.rows]")
         return np.array([np.nan if row.get(name) is None else row[name] for row in self.rows], dtype=np.float64)
 
     @property

@@ -25,6 +25,7 @@ from fedalpha.rng import generator
 from fedalpha.select import Population, Select, uniform
 from fedalpha.select.base import Ask, Ids
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING, Array, Cohort, FedAvg, Need, State, Strategy
+from fedalpha.strategies import weigh as checked_weights
 from fedalpha.tolerance import Influence, influence
 from fedalpha.update import Broadcast, Update, sgd
 
@@ -129,14 +130,14 @@ def play(
 
     def weigh(cohort: Cohort, reports: Reports | None = None) -> tuple[Array, State]:
         try:
-            alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+            alpha, weigh_state = checked_weights(algorithm.weigh, state.weigh, cohort)
         except ValueError as error:
             if gate.refusals:  # those who are left cannot carry what the rule asks for, such as a cap below 1/n
                 raise TooFewClientsError(str(error)) from None
             raise
         if algorithm.reevaluate:
             cohort = remeasured(cohort, alpha, algorithm.reevaluate, engine, broadcast, reports)
-            alpha, weigh_state = algorithm.weigh.weights(state.weigh, cohort)
+            alpha, weigh_state = checked_weights(algorithm.weigh, state.weigh, cohort)
         return alpha, weigh_state
 
     # 1. Select

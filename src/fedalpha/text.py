@@ -89,6 +89,8 @@ class Registry(Generic[T]):
 
         ``examples`` are texts that the contract suites run; the default is the bare name.
         """
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"write @register() with parentheses above the {self.kind}, not @register")
 
         def add(make: F) -> F:
             key = name or make.__name__
@@ -190,10 +192,11 @@ class Registry(Generic[T]):
 class Spelled:
     """Mixin of frozen dataclasses that are written as text; equal text means equal."""
 
-    text_name: ClassVar[str]
+    text_name: ClassVar[str] = ""
+    """The name in texts; the class's own by default."""
 
     def __str__(self) -> str:
-        return call(self, self.text_name)
+        return call(self, self.text_name or type(self).__name__)
 
     __repr__ = __str__
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import typer
+import typer.core
 
 from fedalpha.cli import bench, data
 from fedalpha.cli.compare import compare
@@ -16,6 +17,8 @@ from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
 from fedalpha.cli.theory import theory
+
+typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
 
 app = typer.Typer(
     name="fedalpha",
@@ -40,13 +43,21 @@ app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 
 
-@app.callback()
-def version(show: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+def _version(show: bool) -> None:
     if show:
         from fedalpha import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_version, help="Show the version and exit.", show_default=False
+    ),
+) -> None:
+    """How a federated-learning server should weigh its clients."""
 
 
 def main() -> None:
@@ -55,7 +66,7 @@ def main() -> None:
         app()
     except ValueError as error:
         _fail(error, 2)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ImportError) as error:
         _fail(error, 1)
     except KeyboardInterrupt:
         sys.exit(130)

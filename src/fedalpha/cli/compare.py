@@ -44,8 +44,8 @@ def compare(
         for n in numbers
         for s in chosen
     ]
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder; choose another one or remove it")
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
 
     from fedalpha.cli.progress import ShowProgress
     from fedalpha.comparison import summarise
@@ -81,7 +81,7 @@ def compare(
             (out / "comparison.json").write_text(json.dumps(record, indent=2) + "\n")
             print(f"written to {out}: a folder per run, comparison.json, curves.png")
     if interrupted:
-        print("interrupted; what is shown are the finished runs")
+        print("interrupted; what is shown are the finished runs" + ("; the same command goes on" if out else ""))
         raise typer.Exit(130)
 
 

@@ -32,7 +32,7 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
                 kind = next((k for k in get_args(info.annotation) if k is not types.NoneType), info.annotation)
                 kind = str if name == "lr" else kind
                 default = "" if info.default is None else f" [default: {info.default}]"
-                option = typer.Option(help=f"{(info.description or '').capitalize()}{default}.", show_default=False)
+                option = typer.Option(help=f"{info.description or ''}{default}.", show_default=False)
                 annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
                 added.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -52,7 +52,10 @@ class Examples:
         """From tensors or arrays; float64 samples become float32, integer targets int64."""
         if isinstance(data, Examples):
             return data
-        x, y = (torch.as_tensor(part) for part in data)
+        try:
+            x, y = (torch.as_tensor(part) for part in data)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"cannot read (X, y): {error}; give arrays or tensors, labels as 0, 1, 2 …") from None
         x = x.to(torch.float32) if x.dtype == torch.float64 or not x.is_floating_point() else x
         y = y.to(torch.int64) if not y.is_floating_point() and y.dtype != torch.bool else y
         return Examples(x, y)
@@ -176,7 +179,7 @@ def federation(
     data: str | Dataset[Any] | Pair | Sequence[Pair],
     *,
     partition: str | Partition = "iid",
-    clients: int = 10,
+    clients: int | None = None,
     seed: int = 0,
     validation: float = 0.0,
     test: Dataset[Any] | Pair | Sequence[Pair] | None = None,
@@ -188,6 +191,7 @@ def federation(
     ``data``: a name (``digits``, ``mnist``, ``fashion-mnist``, ``synthetic(a=1, b=1)``), a map-style ``Dataset``
     of (x, y), a pair ``(X, y)`` (a tuple), or a list with one ``(X, y)`` per client, which needs no partition. ``test``
     is data of the same kinds; a list holds one part per client. Without it a stratified fifth is set aside.
+    ``clients``: 10 unless the data are given client by client.
     ``validation`` is the share of the training data kept at the server for accuracy switches.
     ``pixels``: unit (0–1), raw (as stored) or standard (mean 0, deviation 1).
 
@@ -197,6 +201,9 @@ def federation(
     if not 0 <= validation < 1:
         raise ValueError(f"validation = {validation}; give a share of the training data in [0, 1)")
     split = PARTITIONS.parse(partition)
+    if isinstance(data, list) and clients not in (None, len(data)):
+        raise ValueError(f"clients = {clients}, but the list holds the data of {len(data)} clients; leave clients out")
+    clients = 10 if clients is None else clients
     description: dict[str, Any] = {"clients": clients, "partition": str(split), "seed": seed, "validation": validation}
     owners: NDArray[np.int64] | None = None
     held: Examples | None
@@ -212,7 +219,7 @@ def federation(
         )
         description = {"dataset": data, "pixels": pixels, **description}
     elif isinstance(data, list):
-        parts = [Examples.of(pair) for pair in data]
+        parts = _parts(data)
         train = Examples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]))
         held, owners = _test_parts(test) if test is not None else (None, None)
         description |= {"clients": len(parts), "partition": "given"}
@@ -221,6 +228,10 @@ def federation(
         held, owners = _test_parts(test) if test is not None else (None, None)
     if not len(train):
         raise ValueError("the training data is empty; pass at least one sample")
+    if parts is not None and isinstance(test, list) and len(test) != len(parts):
+        raise ValueError(f"test has {len(test)} parts for {len(parts)} clients; give one part per client")
+    if not train.y.is_floating_point() and train.y.min() < 0:
+        raise ValueError(f"labels must be 0, 1, 2 …, but the smallest is {int(train.y.min())}; renumber them")
     groups = [np.arange(len(train))] if parts is None else _ranges([len(p) for p in parts])
     if held is None:
         keep, away = zip(*(_stratified(train.y, g, 0.2, generator(seed, "test")) for g in groups), strict=True)
@@ -239,7 +250,9 @@ def federation(
         groups, aside = list(keep), train[torch.from_numpy(np.concatenate(away))]
     if parts is None:
         (everyone,) = groups
-        labels = train.y[torch.from_numpy(everyone)].numpy()
+        # Without labels (regression) there is nothing to stratify by: everybody counts as one label.
+        labelled = train.y.dim() == 1 and not train.y.is_floating_point()
+        labels = train.y[torch.from_numpy(everyone)].numpy() if labelled else np.zeros(len(everyone), dtype=np.int64)
         groups = [everyone[part] for part in split.split(labels, clients, generator(seed, "partition"))]
     if any(len(g) == 0 for g in groups):
         raise ValueError("a client has no training samples left; give every client more data or lower validation")
@@ -281,10 +294,24 @@ def _examples(data: Any) -> Examples:
     return Examples.of((torch.stack([torch.as_tensor(x) for x, _ in samples]), torch.tensor([y for _, y in samples])))
 
 
+def _parts(data: list[Any]) -> list[Examples]:
+    """The data of each client, from a list of (X, y)."""
+    if not data:
+        raise ValueError("the list of clients is empty; give one (X, y) per client")
+    for i, pair in enumerate(data):
+        if not isinstance(pair, Examples) and not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise ValueError(f"client {i} of the list is no pair (X, y); pooled data are a tuple (X, y), not a list")
+    parts = [Examples.of(pair) for pair in data]
+    for i, part in enumerate(parts):
+        if not len(part):
+            raise ValueError(f"client {i} has no samples; leave it out of the list")
+    return parts
+
+
 def _test_parts(data: Any) -> tuple[Examples, NDArray[np.int64] | None]:
     if not isinstance(data, list):
         return _examples(data), None
-    parts = [Examples.of(pair) for pair in data]
+    parts = _parts(data)
     pooled = Examples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]))
     return pooled, np.repeat(np.arange(len(parts)), [len(p) for p in parts])
 

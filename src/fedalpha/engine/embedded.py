@@ -42,6 +42,10 @@ class Embedded:
         if workers < 1:
             raise ValueError(f"workers = {workers}; give at least 1")
         workers = min(workers, federation.clients)
+        try:
+            torch.zeros(1, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device = {device!r} cannot be used here: {error}; use cpu") from None
         self.site = ClientSite(federation, task, update, seed, device, vectorise)
         alone = workers == 1 or not hasattr(os, "fork") or torch.device(device).type != "cpu"
         self._crew = None if alone else _Crew(self.site, workers)

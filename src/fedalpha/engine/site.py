@@ -65,6 +65,8 @@ class ClientSite(Site):
             )
         except Exception as error:
             error.add_note(f"(in the update of client {id}, round {round})")
+            if "more than 1 value per channel" in str(error):
+                error.add_note("(a last batch of one sample: choose another batch size, or sgd(drop_last=true))")
             raise
 
     def reports(

@@ -30,7 +30,7 @@ from fedalpha.flower.round import Round
 from fedalpha.flower.saved import Saved
 from fedalpha.flower.sums import Arrays, is_float, weighted_mean
 from fedalpha.rng import generator
-from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Strategy
+from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Strategy, weigh
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -274,7 +274,7 @@ class FedAlpha(flower.Strategy):
             asked = {i: asked[i] for i in now.cohort.ids.tolist()}
             if now.needs <= KNOWN_BEFORE_TRAINING:
                 try:
-                    now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                    now.alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
                 except ValueError as error:  # those who are left cannot carry what the rule asks for
                     if not now.rejected:
                         raise
@@ -302,7 +302,7 @@ class FedAlpha(flower.Strategy):
         try:
             if now.alpha is None:
                 now.cohort = now.observe(trained)
-                alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
                 now.alpha = alpha
             else:
                 alpha = now.survive(trained, self.rule)

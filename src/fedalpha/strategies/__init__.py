@@ -11,7 +11,17 @@ from numpy.typing import ArrayLike
 
 from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybrids
 from fedalpha.strategies.adaptive import adaptive
-from fedalpha.strategies.base import KNOWN_BEFORE_TRAINING, STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
+from fedalpha.strategies.base import (
+    KNOWN_BEFORE_TRAINING,
+    STRATEGIES,
+    Array,
+    Cohort,
+    Need,
+    State,
+    Strategy,
+    Traits,
+    weigh,
+)
 from fedalpha.strategies.baselines import FedCostWAvg, FedNolowe, FedNova, FedPIDAvg
 from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
@@ -55,6 +65,7 @@ __all__ = [
     "strategy",
     "switch",
     "temper",
+    "weigh",
     "weights",
 ]
 
@@ -104,4 +115,4 @@ def weights(
         norms=norms,  # type: ignore[arg-type]
         gram=gram,  # type: ignore[arg-type]
     )
-    return rule.weights(rule.init(n), cohort)[0]
+    return weigh(rule, rule.init(n), cohort)[0]

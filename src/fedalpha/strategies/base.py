@@ -175,6 +175,27 @@ class Strategy(Spelled, ABC):
         return fill(shared, max(self.ceiling, 1 / n), 1.0)
 
 
+def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
+    """``rule.weights``, held to what the rule promises: one finite float64 per client, on the simplex if declared.
+
+    >>> from fedalpha.strategies import FedAvg
+    >>> weigh(FedAvg(), {}, Cohort(ids=[0, 1], sizes=[1, 3]))
+    (array([0.25, 0.75]), {})
+    """
+    weights, state = rule.weights(state, cohort)
+    alpha = np.asarray(weights, dtype=np.float64)
+    if alpha.shape != (len(cohort),):
+        raise ValueError(f"{rule} gave weights of shape {alpha.shape} for {len(cohort)} clients; give one per client")
+    if not np.isfinite(alpha).all():
+        raise ValueError(f"{rule} gave weights that are not finite in round {cohort.round}; mend the rule")
+    if rule.traits.simplex and ((alpha < 0).any() or abs(math.fsum(alpha.tolist()) - 1) > 1e-9):
+        raise ValueError(
+            f"{rule} gave weights off the simplex in round {cohort.round} (sum {math.fsum(alpha.tolist()):g}, least "
+            f"{alpha.min():g}); normalise them, or declare Traits(simplex=False)"
+        )
+    return alpha, state
+
+
 STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy)  # type: ignore[type-abstract]
 """Every strategy that can be written as text."""
 

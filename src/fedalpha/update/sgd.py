@@ -26,7 +26,8 @@ class sgd(Update):  # noqa: N801 - written in lower case
     """Mini-batch SGD, ``epochs`` passes over the client's data or ``steps`` mini-batches.
 
     ``lr``: a number or a schedule such as ``exponential(0.001, rate=0.99)``. ``batch``: the batch size, or
-    none for the whole data. Momentum starts at zero in every round.
+    none for the whole data. ``drop_last`` leaves out the last batch of an epoch if it is short (batch norm cannot
+    train on a single sample). Momentum starts at zero in every round.
     """
 
     lr: float | str | Schedule = field(default=0.1, metadata={"always": True})
@@ -35,6 +36,7 @@ class sgd(Update):  # noqa: N801 - written in lower case
     steps: int | None = None
     momentum: float = 0.0
     weight_decay: float = 0.0
+    drop_last: bool = False
 
     text_name: ClassVar[str] = "sgd"
 
@@ -62,7 +64,8 @@ class sgd(Update):  # noqa: N801 - written in lower case
         return self.epochs * self.per_epoch(samples) if self.steps is None else self.steps
 
     def per_epoch(self, samples: int) -> int:
-        return math.ceil(samples / (self.batch or samples))
+        size = min(self.batch or samples, samples)
+        return samples // size if self.drop_last else math.ceil(samples / size)
 
     def batches(self, samples: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
         """Indices of each mini-batch: every epoch is a new permutation, the last batch may be short."""
@@ -70,7 +73,7 @@ class sgd(Update):  # noqa: N801 - written in lower case
         left = self.count(samples)
         while left > 0:
             order = torch.from_numpy(rng.permutation(samples))
-            yield from torch.split(order, size)[:left]
+            yield from torch.split(order, size)[: min(left, self.per_epoch(samples))]
             left -= self.per_epoch(samples)
 
     @property
