@@ -243,9 +243,9 @@ def test_an_error_in_an_update_names_the_client(digits: Pooled) -> None:
 def test_per_client_test_parts_give_the_worst_client() -> None:
     rng = np.random.default_rng(1)
     parts = [(rng.normal(size=(30, 4)).astype(np.float32), rng.integers(0, 3, 30)) for _ in range(5)]
-    history = fedalpha.run(fedalpha.federation(parts, test=parts[:4]), "softmax", rounds=1, workers=1)
+    history = fedalpha.run(fedalpha.federation(parts, test=parts), "softmax", rounds=1, workers=1)
     row = history.rows[-1]
-    assert len(row["client_accuracy"]) == 4
+    assert len(row["client_accuracy"]) == 5
     assert row["worst_client_accuracy"] == min(row["client_accuracy"])
     assert np.isclose(np.mean(row["client_accuracy"]), row["accuracy"])
 
@@ -261,3 +261,50 @@ def test_a_million_registered_clients_cost_only_the_cohort() -> None:
     assert len(history.rows[1]["cohort"]) == 20
     assert history.rows[1]["cohort"] == sorted(history.rows[1]["cohort"])
     assert history.rows[1]["cohort"] != history.rows[2]["cohort"]
+
+
+class Wild(fedalpha.Strategy):
+    """A user's strategy that breaks its promise."""
+
+    def __init__(self, alpha: object) -> None:
+        self.alpha = alpha
+
+    def weights(self, state, cohort):  # type: ignore[no-untyped-def]
+        return self.alpha, state
+
+    def __str__(self) -> str:
+        return "Wild"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "said"),
+    [
+        ([np.nan] * 12, "not finite"),
+        ([0.5] * 12, "off the simplex"),
+        ([2, -1] + [0] * 10, "off the simplex"),
+        ([1], "shape"),
+    ],
+)
+def test_weights_that_break_their_promise_are_named(digits: Pooled, alpha: list[float], said: str) -> None:
+    with pytest.raises(ValueError, match=f"Wild gave weights.*{said}"):
+        fedalpha.run(digits, "softmax", Wild(alpha), rounds=1, workers=1)
+
+
+def test_batch_norm_can_leave_out_a_lone_last_sample() -> None:
+    rng = np.random.default_rng(0)
+    parts = [(rng.normal(size=(17, 64)).astype(np.float32), rng.integers(0, 10, 17)) for _ in range(3)]
+    data = fedalpha.federation(parts, test=parts)
+    with pytest.raises(ValueError, match="more than 1 value") as caught:
+        fedalpha.run(data, Net, rounds=1, workers=1, update="sgd(batch=16)")
+    assert "drop_last" in "".join(caught.value.__notes__)
+    row = fedalpha.run(data, Net, rounds=1, workers=1, update="sgd(batch=16, drop_last=true)").rows[1]
+    assert row["steps"] == 3
+
+
+def test_what_is_no_federation_or_callback_is_refused_at_once(digits: Pooled) -> None:
+    with pytest.raises(TypeError, match=r"fedalpha\.federation"):
+        fedalpha.run("digits", "mlp")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is no callback"):
+        fedalpha.run(digits, "mlp", rounds=1, callbacks=[print])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="cannot be used here"):
+        fedalpha.run(digits, "mlp", rounds=1, device="cuda:97")

@@ -137,6 +137,26 @@ def test_compare_prints_a_table_and_draws(tmp_path: Path) -> None:
     last = json.loads((out / "FedAvg-seed1" / "history.jsonl").read_text().splitlines()[-1])
     assert record["table"][0]["accuracy"][1] == last["accuracy"]
     assert (out / "curves.png").read_bytes().startswith(PNG)
+    again = fedalpha(
+        "compare", *RUN[1:], "--strategy", "FedAvg", "--strategy", "FedSoftWorse", "--seeds", "2", "--out", str(out)
+    )
+    assert again.returncode == 0, again.stderr
+    assert json.loads((out / "comparison.json").read_text()) == record
+
+
+def test_the_version_and_helpful_help() -> None:
+    assert fedalpha("--version").stdout.strip() == "0.1.0"
+    shown = " ".join(fedalpha("run", "--help").stdout.split())
+    assert "FedSoftWorse(T=0.2)" in shown
+    assert "\\[" not in shown
+
+
+def test_a_folder_in_which_nothing_was_done_is_free_again(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    failed = fedalpha(*RUN, "--strategy", "cap(FedAvg, 0.01)", "--out", str(out))
+    assert failed.returncode == 2
+    assert "below 1/n" in failed.stderr
+    assert fedalpha(*RUN, "--out", str(out)).returncode == 0
 
 
 def test_strategies_are_listed_with_formulas() -> None:

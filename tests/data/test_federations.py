@@ -86,6 +86,30 @@ def test_wrong_data_is_refused_with_a_reason() -> None:
         federation("digits", clients=3, optima=[0.0])
 
 
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ([], {}, "list of clients is empty"),
+        ([*tensors()], {}, "pooled data are a tuple"),
+        ([tensors(), (torch.zeros(0, 3), torch.zeros(0))], {}, "client 1 has no samples"),
+        ([tensors(), tensors()], {"clients": 7}, "leave clients out"),
+        ([tensors(), tensors()], {"test": [tensors()]}, "one part per client"),
+        ((torch.zeros(4, 2), torch.tensor([-1, 0, 1, 1])), {}, "renumber"),
+        ((torch.zeros(2, 2), ["cat", "dog"]), {}, "labels as 0, 1, 2"),
+    ],
+)
+def test_inconsistent_data_are_named(data: object, options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        federation(data, **options)  # type: ignore[arg-type]
+
+
+def test_targets_may_be_vectors() -> None:
+    x, _ = tensors()
+    data = federation((x, x[:, :2].float()), clients=4)
+    assert sum(len(data.client(i)) for i in range(4)) == 40
+    assert data.classes == 2
+
+
 def test_generated_clients_are_made_on_demand() -> None:
     made: list[int] = []
 

@@ -44,6 +44,8 @@ def execute(settings: Settings, out: Path | None, workers: int | None, checkpoin
         print(f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {reached or '–'}")
     if out is not None and progress.started:
         print(f"written to {out}: config.json, history.jsonl, model.safetensors, curves.png")
+    if out is None:
+        print("nothing was written: give --out FOLDER to keep the history and the model")
     if history.interrupted:
         print(f"interrupted; `fedalpha resume {out}` goes on" if out else "interrupted")
         raise typer.Exit(130)
