@@ -16,6 +16,8 @@ from fedalpha.task import Task
 from fedalpha.update import sgd
 from histories import same_model, without_times
 
+DIAGNOSTICS = ("rho", "pi", "Pi", "effective_clients", "heaviest")
+
 
 @pytest.mark.parametrize("strategy", ["FedSoftWorse(T=0.2)", "FedSoftBetter(T=0.2, loss=after)", "FedWorse(k=0.3)"])
 def test_the_number_of_workers_changes_no_byte(digits: Pooled, strategy: str) -> None:
@@ -176,6 +178,40 @@ def test_known_optima_reach_the_strategy(digits: Pooled) -> None:
     known = fedalpha.federation("digits", partition="shards(size=30)", clients=12, optima=optima)
     row = fedalpha.run(known, "softmax", "FedWorse", rounds=1, workers=1).rows[1]
     assert np.argmax(row["alpha"]) == np.argmax(np.array(row["losses"]["before"]) - optima)
+
+
+def test_every_round_says_how_it_weighed(digits: Pooled) -> None:
+    history = fedalpha.run(digits, "softmax", "FedSoftWorse(T=0.5)", rounds=2, workers=1, select="uniform(C=0.5)")
+    start, *rounds = history.rows
+    assert [start[name] for name in DIAGNOSTICS] == [None] * 5
+    for row in rounds:
+        alpha, losses = np.array(row["alpha"]), np.array(row["losses"]["before"])
+        sizes = digits.sizes(np.array(row["cohort"]))
+        p = sizes / sizes.sum()
+        assert row["rho"] == pytest.approx(alpha @ losses / (p @ losses))
+        assert row["rho"] > 1
+        assert (row["pi"], row["Pi"]) == pytest.approx(((alpha / p).min(), (alpha / p).max()))
+        assert row["effective_clients"] == pytest.approx(1 / (alpha @ alpha))
+        assert row["heaviest"] == alpha.max()
+
+
+def test_rho_is_told_only_where_the_losses_before_training_are_known(digits: Pooled) -> None:
+    assert fedalpha.run(digits, "softmax", "FedAvg", rounds=1, workers=1).rows[1]["rho"] == 1.0
+    after = fedalpha.run(digits, "softmax", "FedWorse(loss=after)", rounds=1, workers=1).rows[1]
+    assert (after["rho"], after["heaviest"], after["effective_clients"]) == (None, 1.0, 1.0)
+    kept = fedalpha.run(digits, "softmax", rounds=1, workers=1, fault="drop(clients=0.5)", quorum=0.9).rows[1]
+    assert kept["kept"]
+    assert [kept[name] for name in DIAGNOSTICS] == [None] * 5
+
+
+def test_rho_is_of_the_regrets_where_the_optima_are_known() -> None:
+    x = torch.arange(8.0).reshape(8, 1)
+    parts = [(x, torch.zeros(8)), (x + 2, torch.ones(8))]
+    given = fedalpha.federation(parts, test=parts, optima=[0.25, 0.5])
+    task = Task(loss=lambda output, target: (output[:, 0] - target).square().mean(), correct=None)
+    row = fedalpha.run(given, lambda: nn.Linear(1, 1), "FedWorse", rounds=1, workers=1, task=task).rows[1]
+    regrets = np.array(row["losses"]["before"]) - [0.25, 0.5]
+    assert row["rho"] == pytest.approx(regrets.max() / regrets.mean())
 
 
 def test_callbacks_see_rows_and_can_stop(digits: Pooled) -> None:

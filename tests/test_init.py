@@ -42,6 +42,16 @@ print([name for name in ("torch", "typer", "sklearn", "matplotlib", "scipy") if 
     assert python(code) == "[]"
 
 
+def test_diagnostics_need_numpy_only() -> None:
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["scipy"] = None  # importing them fails from here on
+from fedalpha.theory import diagnostics
+print(diagnostics([0.5, 0.5], [1, 1])["rho"])
+"""
+    assert python(code) == "1.0"
+
+
 def test_import_is_fast() -> None:
     code = "import time; start = time.perf_counter(); import fedalpha; print(time.perf_counter() - start)"
     assert min(float(python(code)) for _ in range(5)) < 0.5

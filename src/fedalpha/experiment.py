@@ -31,6 +31,7 @@ from fedalpha.round import Algorithm, Played, ServerState, play
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.task import Task
+from fedalpha.theory.diagnostics import diagnostics
 from fedalpha.update import UPDATES, Broadcast, Update
 
 
@@ -263,6 +264,7 @@ class Experiment:
             "idle": list(played.idle) if played else [],
             "kept": played.kept if played else None,
             "influence": played.influence.row() if played and played.influence else None,
+            **_diagnosed(played),
             "seconds": round(seconds, 6),
         }
         return row
@@ -277,6 +279,18 @@ def single_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _diagnosed(played: Played | None) -> dict[str, float | None]:
+    """ρ, π, Π, effective clients and the heaviest share of a round, p being the sizes within the cohort.
+
+    ρ takes the losses *before* training, as the theory does: it is None where the strategy asked for
+    none (or for later ones), unless alpha = p, when it is 1. All are None in round 0 and where the model was kept.
+    """
+    if played is None:
+        return diagnostics([], [])
+    cohort = played.cohort
+    return diagnostics(played.alpha, cohort.sizes, cohort.before, cohort.optima)
 
 
 def _finite(value: float | None) -> float | None:

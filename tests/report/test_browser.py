@@ -18,7 +18,7 @@ from report.conftest import VALUES
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; install it with: apt-get install chromium")
 
-CURVES = "document.querySelectorAll('path.curve').length"
+CURVES = "document.querySelectorAll('.charts:not(.small) path.curve').length"
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,12 @@ def test_curves_are_drawn_inside_their_charts(page: Chromium) -> None:
     pixels = "document.querySelector('canvas').getContext('2d').getImageData(0, 0, 6, 6).data"
     assert page.value(f"new Set({pixels}).size") > 5
     assert page.value("document.title") == "Which <rule> is first & best?"
+
+
+def test_the_diagnostics_are_small_multiples(page: Chromium) -> None:
+    titles = page.value("[...document.querySelectorAll('.charts.small h3')].map((h) => h.innerText)")
+    assert [title[0] for title in titles] == ["ρ", "π", "Π", "e", "l"]
+    assert page.value("document.querySelectorAll('.charts.small path.curve').length") == 5 * 4
 
 
 def test_a_click_on_the_legend_hides_a_curve_and_another_shows_it(page: Chromium) -> None:

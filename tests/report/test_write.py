@@ -15,14 +15,24 @@ import pytest
 import scipy.stats
 
 from fedalpha.report import gather, live_server, write_report
-from fedalpha.report.content import alphas, content
+from fedalpha.report.content import alphas, content, diagnostics
 from fedalpha.study import study
+from fedalpha.study.store import DIAGNOSTICS
 from report.conftest import VALUES
 
 
 def test_everything_is_written(shown: Path) -> None:
     names = {p.name for p in (shown / "figures").iterdir()}
-    for stem in ("curves", "zoom-2-5", "R_60", "difference-accuracy", "difference-accuracy-2", "alpha", "partition"):
+    for stem in (
+        "curves",
+        "zoom-2-5",
+        "R_60",
+        "difference-accuracy",
+        "difference-accuracy-2",
+        "diagnostics",
+        "alpha",
+        "partition",
+    ):
         assert {f"{stem}.svg", f"{stem}.png"} <= names
     text = (shown / "report.md").read_text()
     assert "| R_60 (rounds) | FedAvg | 3 |" in text
@@ -83,6 +93,31 @@ def test_alpha_is_laid_out_by_client(shown: Path) -> None:
         assert len(cohort) == 4
         assert matrix[r - 1, cohort].sum() == pytest.approx(1)
         assert sum(v == v for v in matrix[r - 1]) == 4
+
+
+def test_diagnostics_are_drawn_from_stored_rows(shown: Path) -> None:
+    findings = gather(shown)
+    panels = {panel["name"]: panel["lines"] for panel in content(findings)["cases"][0]["diagnostics"]}
+    assert list(panels) == ["rho", "pi", "Pi", "effective_clients", "heaviest"]
+    for place, strategy in enumerate(VALUES["strategies"]):
+        results = findings.of("")[strategy].values()
+        for name, lines in panels.items():
+            assert lines[place]["strategy"] == strategy
+            assert lines[place]["mean"][0] is None  # nothing was weighed before round 1
+            expected = sum(r.columns[name][6] for r in results) / 3
+            assert lines[place]["mean"][6] == pytest.approx(expected, abs=1e-6)
+    fedavg, worse = panels["rho"][0]["mean"], panels["rho"][3]["mean"]
+    assert fedavg[1:] == [1.0] * 6
+    assert all(rho > 1 for rho in worse[1:])
+
+
+def test_cells_without_diagnostics_still_have_a_report(shown: Path) -> None:
+    runs = gather(shown).curves("")
+    for by_seed in runs.values():
+        for curve in by_seed.values():
+            for name in DIAGNOSTICS:
+                del curve.columns[name]  # type: ignore[attr-defined]
+    assert diagnostics(runs) == []
 
 
 def test_an_unfinished_study_has_a_report(tmp_path: Path) -> None:

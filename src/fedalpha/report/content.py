@@ -17,9 +17,17 @@ from fedalpha.report.findings import Findings
 from fedalpha.report.tables import coincidence_notes, p_text, results_table
 from fedalpha.stats import interval
 from fedalpha.study import Published, Result
+from fedalpha.study.store import DIAGNOSTICS
 
 HEAT_CELLS = 150_000
 """A larger heat map (rounds × clients) is left out: nobody can read it, and the page would be slow."""
+_HEADINGS = dict(
+    zip(
+        DIAGNOSTICS,
+        ("ρ, the weighting skew", "π = min α/p", "Π = max α/p", "effective clients 1/Σα²", "largest α"),
+        strict=True,
+    )
+)
 
 
 def content(findings: Findings) -> dict[str, Any]:
@@ -103,6 +111,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
         "table": {"header": header, "body": body},
         "claims": {"header": claims[0], "body": claims[1]},
         "notes": coincidence_notes(findings, case),
+        "diagnostics": diagnostics(runs),
         "heat": heat_maps(findings, case),
         "partition": partition(findings, case),
     }
@@ -112,11 +121,32 @@ def line(strategy: str, curves: list[Curve]) -> dict[str, Any]:
     """The mean curve of a strategy with its half-widths, as far as every seed goes; accuracies in %."""
     length = min(c.last for c in curves) + 1
     drawn: dict[str, Any] = {"strategy": strategy, "rounds": list(range(length))}
-    for name, scale, digits in (("accuracy", 100.0, 4), ("loss", 1.0, 6)):
-        values = scale * np.stack([c.columns[name][:length] for c in curves])
-        bands = [interval(values[:, r]) for r in range(length)]
-        drawn[name] = {"mean": [_round(b.mean, digits) for b in bands], "half": [_round(b.half, digits) for b in bands]}
-    return drawn
+    return drawn | {"accuracy": _band(curves, "accuracy", 4, scale=100.0), "loss": _band(curves, "loss", 6)}
+
+
+def diagnostics(runs: dict[str, dict[int, Curve]]) -> list[dict[str, Any]]:
+    """How rounds weighed their clients: one panel for each diagnostic that some round has.
+
+    A round in which a seed lacks it is left out.
+    """
+    panels = []
+    for name, heading in _HEADINGS.items():
+        lines = []
+        for strategy, by_seed in runs.items():
+            curves = list(by_seed.values())
+            if all(name in c.columns for c in curves):  # older cells have none
+                band = _band(curves, name, 6)
+                lines.append({"strategy": strategy, "rounds": list(range(len(band["mean"]))), **band})
+        if any(v is not None for item in lines for v in item["mean"]):
+            panels.append({"name": name, "title": heading, "lines": lines})
+    return panels
+
+
+def _band(curves: list[Curve], name: str, digits: int, scale: float = 1.0) -> dict[str, list[float | None]]:
+    length = min(c.last for c in curves) + 1
+    values = scale * np.stack([c.columns[name][:length] for c in curves])
+    bands = [interval(values[:, r]) for r in range(length)]
+    return {"mean": [_round(b.mean, digits) for b in bands], "half": [_round(b.half, digits) for b in bands]}
 
 
 def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figu
     found += [
         (f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True)) for item in case["forests"]
     ]
+    if case["diagnostics"]:
+        found.append(("diagnostics", _diagnostics(data, case["diagnostics"])))
     if case["heat"]:
         found.append(("alpha", _heat(case["heat"])))
     if case["partition"]:
@@ -54,33 +56,49 @@ def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figu
 def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | None) -> Figure:
     fig, axes = figure(11, 4.2, columns=2)
     for ax, kind, title in zip(axes, ("accuracy", "loss"), ("test accuracy (%)", "test loss"), strict=True):
-        for item in case["curves"]:
-            rounds = np.array(item["rounds"])
-            middle, half = (np.array([np.nan if v is None else v for v in item[kind][k]]) for k in ("mean", "half"))
-            keep = ~np.isnan(middle)
-            if view is not None:
-                keep &= (rounds >= view["rounds"][0]) & (rounds <= view["rounds"][1])
-            x, y, h = rounds[keep], middle[keep], np.nan_to_num(half[keep])
-            colour = data["colours"][item["strategy"]]
-            ax.plot(x, y, color=colour, linewidth=1.9, label=item["strategy"])
-            ax.fill_between(x, y - h, y + h, color=colour, alpha=0.15, linewidth=0)
-        ax.set_xlabel("round")
-        ax.set_title(title, loc="left", fontsize=11)
-        ax.margins(x=0.01)
+        lines = [{"strategy": item["strategy"], "rounds": item["rounds"], **item[kind]} for item in case["curves"]]
+        _lines(ax, data, lines, title, view)
         if kind == "accuracy" and case["target"] is not None and view is None:
             ax.axhline(case["target"], color=_FAINT, linewidth=1, linestyle="--")
-        _trim(ax, case, kind, view)
+        _trim(ax, lines, view)
     axes[0].legend(frameon=False, fontsize=8.5, loc="lower right")
     fig.suptitle(" · ".join(t for t in (data["title"], case["name"]) if t), fontsize=11, x=0.01, ha="left")
     return fig
 
 
-def _trim(ax: Axes, case: dict[str, Any], kind: str, view: dict[str, Any] | None) -> None:
+def _diagnostics(data: dict[str, Any], panels: Sequence[dict[str, Any]]) -> Figure:
+    fig, axes = figure(3.4 * len(panels) + 0.5, 3.4, columns=len(panels))
+    for ax, panel in zip(axes, panels, strict=True):
+        _lines(ax, data, panel["lines"], panel["title"], None)
+        _trim(ax, panel["lines"], None)
+    axes[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
+
+
+def _lines(
+    ax: Axes, data: dict[str, Any], lines: Sequence[dict[str, Any]], title: str, view: dict[str, Any] | None
+) -> None:
+    for item in lines:
+        rounds = np.array(item["rounds"])
+        middle, half = (np.array([np.nan if v is None else v for v in item[k]], dtype=float) for k in ("mean", "half"))
+        keep = ~np.isnan(middle)
+        if view is not None:
+            keep &= (rounds >= view["rounds"][0]) & (rounds <= view["rounds"][1])
+        x, y, h = rounds[keep], middle[keep], np.nan_to_num(half[keep])
+        colour = data["colours"][item["strategy"]]
+        ax.plot(x, y, color=colour, linewidth=1.9, label=item["strategy"])
+        ax.fill_between(x, y - h, y + h, color=colour, alpha=0.15, linewidth=0)
+    ax.set_xlabel("round")
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.margins(x=0.01)
+
+
+def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None) -> None:
     """Bands of few seeds can be enormous: they may stretch the axis by 15 % of the curves' own range."""
     values = [
         v
-        for item in case["curves"]
-        for r, v in zip(item["rounds"], item[kind]["mean"], strict=True)
+        for item in lines
+        for r, v in zip(item["rounds"], item["mean"], strict=True)
         if v is not None and (view is None or view["rounds"][0] <= r <= view["rounds"][1])
     ]
     if values:

@@ -19,6 +19,8 @@ from typing import Any
 from fedalpha.study.cells import Cell
 
 ENDED = {"rounds": "all rounds were run", "stop_at": "stopped: its question was answered"}
+DIAGNOSTICS = ("rho", "pi", "Pi", "effective_clients", "heaviest")
+"""How a round weighed its clients: see `fedalpha.theory.diagnostics`."""
 NUMBERS = (
     "accuracy",
     "loss",
@@ -27,6 +29,7 @@ NUMBERS = (
     "steps",
     "bytes_down",
     "bytes_up",
+    *DIAGNOSTICS,
 )
 _WHOLE = {"steps", "bytes_down", "bytes_up"}
 LISTS = ("cohort", "alpha", "loss_before", "loss_train", "loss_after")

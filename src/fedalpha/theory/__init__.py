@@ -1,7 +1,8 @@
-"""The guarantees, computed and checked (docs/theory.md states and proves them). NumPy and SciPy only.
+"""The guarantees, computed and checked: docs/theory.md states and proves them. All but `federation` needs no torch.
 
 - `quantities`: ρ, κ, π, Π, χ², the effective number of clients; `diagnostics` of a training round.
-- `problems`: losses whose `Constants` are known; `simulate` drives strategies on them.
+- `problems`: losses whose `Constants` are known; `simulate` drives strategies on them, and
+  `federation` makes them ordinary federations.
 - `one_step_rhs`, `V_E`, `rollout_bound` and the `extensions`: the bounds.
 - `fixed_point`: where a strategy converges.
 - `hypotheses` and `checks`: do the theorems apply to a run, and do they hold? `verify`: on many.
@@ -12,6 +13,8 @@
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from fedalpha.theory.checks import Check, checks
 from fedalpha.theory.constants import Constants, InverseStep
@@ -37,6 +40,9 @@ from fedalpha.theory.quantities import (
 from fedalpha.theory.rollout import rollout_bound, schedule_of_weights
 from fedalpha.theory.study import verify
 
+if TYPE_CHECKING:
+    from fedalpha.theory.federations import federation
+
 __all__ = [
     "PROBLEMS",
     "V_E",
@@ -59,6 +65,7 @@ __all__ = [
     "error_from_kappa",
     "error_from_ratio",
     "exact_rhs",
+    "federation",
     "fixed_point",
     "hypotheses",
     "kappa",
@@ -82,3 +89,11 @@ __all__ = [
     "work_rhs",
     "worse_distance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "federation":  # imports torch
+        from fedalpha.theory.federations import federation
+
+        return federation
+    raise AttributeError(f"module 'fedalpha.theory' has no attribute {name!r}")

@@ -18,7 +18,7 @@ def diagnostics(
     ``losses`` are the F_i(w_t) before training, ``optima`` the F_i* or any lower bounds (0 if not
     given, right for cross-entropy): ρ = Σ alpha_i(F_i − ℓ_i)/Σ p_i(F_i − ℓ_i) is then the ρ of the bounds with Γ
     replaced by F* − Σ p_i ℓ_i. None means unknown: ρ without losses (unless alpha = p, when it is 1),
-    Π when a client without data has weight.
+    Π when a client without data has weight, all of them when nobody has weight (a kept round).
 
     >>> diagnostics([0.25, 0.75], [10, 10], losses=[1.0, 3.0])
     {'rho': 1.25, 'pi': 0.5, 'Pi': 1.5, 'effective_clients': 1.6, 'heaviest': 0.75}
@@ -37,7 +37,8 @@ def diagnostics(
     elif losses is not None:
         x = np.asarray(losses, dtype=np.float64) - (0.0 if optima is None else np.asarray(optima, dtype=np.float64))
         mean = float(p @ x)
-        rho = float(alpha @ x) / mean if mean > 0 and math.isfinite(mean) else None
+        ratio = float(alpha @ x) / mean if mean > 0 else math.nan
+        rho = ratio if math.isfinite(ratio) else None
     return {
         "rho": rho,
         "pi": float(kappa.min()),

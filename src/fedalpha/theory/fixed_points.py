@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
-from scipy.special import logsumexp
 
 from fedalpha.strategies import Array, FedBetter, FedSoftBetter, Strategy, strategy
 from fedalpha.theory.problems import Problem
@@ -57,6 +55,7 @@ def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
 
 def _smooth(problem: Problem, terms: list[Term]) -> Callable[[Array], tuple[float, Array]]:
     """Value and gradient of the terms that are smooth in w."""
+    from scipy.special import logsumexp
 
     def evaluate(w: Array) -> tuple[float, Array]:
         x = problem.excess(w)
@@ -75,6 +74,8 @@ def _smooth(problem: Problem, terms: list[Term]) -> Callable[[Array], tuple[floa
 
 def _minimise(problem: Problem, terms: list[Term]) -> Array:
     """argmin of the risk; the k largest by their epigraph: min τ + Σ s_i/k, s_i ≥ x_i − τ, s_i ≥ 0."""
+    from scipy.optimize import Bounds, minimize
+
     smooth = _smooth(problem, [t for t in terms if t.k == 0])
     tops = [t for t in terms if t.k > 0]
     d, n = len(problem.w0), problem.n

@@ -289,6 +289,15 @@ function section(page, item, index) {
   waiting.forEach((draw) => draw());
   page.append(element("h3", {}, "Results"), results(item.table),
     ...(item.claims.body.length ? [element("h3", {}, "Claims, each against the rows"), results(item.claims)] : []), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
+  if (item.diagnostics.length) {
+    const panels = element("div", { class: "charts small" });
+    page.append(element("h3", {}, "Diagnostics: how each round weighed its clients"), panels);
+    const slots = item.diagnostics.map(() => element("div"));
+    panels.append(...slots);
+    item.diagnostics.forEach((panel, i) => curves(slots[i], { title: panel.title, lines: panel.lines, digits: 3 }));
+    page.append(element("p", { class: "soft" }, "p: the clients' shares of the cohort's data. ρ = Σ α·F / Σ p·F with the losses before training " +
+      "(less the optima where they are known): above 1 the worse-off count more. No curve of ρ: the strategy did not ask for these losses."));
+  }
   if (item.heat.length) { const s = element("div"); page.append(s); heat(s, item.heat, index); }
   if (item.partition) { const s = element("div"); page.append(s); partition(s, item.partition); }
 }
