@@ -12,6 +12,7 @@ from fedalpha.bench.matrix import fault_matrix
 from fedalpha.bench.saving import LONG, save_cost
 from fedalpha.bench.vectors import BYZFL, F, N, vector_table
 from fedalpha.folder import versions
+from fedalpha.strategies import STRATEGIES
 
 Say = Callable[[str], None]
 
@@ -48,13 +49,14 @@ def page(out: Path) -> None:
         f"Written by `fedalpha bench reliability` with {', '.join(f'{k} {v}' for k, v in kept.items())}.",
         "## Fault matrix",
         "Digits, 12 clients, updates clipped to norm 1; every fault in turn, round by round. *share of 2BC*: the "
-        "largest distance that faulty clients moved the model from where the others would have, over the bound.",
+        "largest distance that faulty clients moved the model from where the others would have, over the bound "
+        "(–: coefficients off the simplex, for which there is no such bound).",
         _markdown(
             ["strategy", "injected", "refused", "logged", "not refused", "rounds kept", "crashes", "non-finite",
              "over 2BC", "share of 2BC"],
             [
                 [r["strategy"], r["injected"], r["refused"], r["logged"], r["unrefused"], r["kept"], r["crashes"],
-                 r["non_finite"], r["over_bound"], f"{r['largest_share_of_bound']:.2f}"]
+                 r["non_finite"], *_bound(r)]
                 for r in matrix
             ],
         ),
@@ -120,12 +122,18 @@ def _picture(table: list[dict[str, Any]], path: Path) -> None:
         values = np.array([[share.get((defence, a, s), np.nan) for s in strategies] for a in attacks])
         axis.imshow(values, vmin=0, vmax=1, cmap="RdYlGn", aspect="auto")
         for (i, j), value in np.ndenumerate(values):
-            axis.text(j, i, "" if np.isnan(value) else f"{value:.2f}", ha="center", va="center", fontsize=8)
+            ink = "black" if 0.25 < value < 0.85 else "white"  # the ends of the scale are dark
+            axis.text(j, i, "" if np.isnan(value) else f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
         axis.set_title(f"defence: {defence}", fontsize=9)
         axis.set_xticks(range(len(strategies)), [s.split("(")[0] for s in strategies], fontsize=7)
         axis.set_yticks(range(len(attacks)), attacks if axis is axes[0] else [""] * len(attacks), fontsize=8)
     figure.suptitle("share of the attack-free accuracy, 4 attackers of 20", fontsize=10)
     figure.savefig(path, dpi=120)
+
+
+def _bound(row: dict[str, Any]) -> list[Any]:
+    simplex = STRATEGIES.parse(row["strategy"]).traits.simplex
+    return [row["over_bound"], f"{row['largest_share_of_bound']:.2f}"] if simplex else ["–", "–"]
 
 
 def _number(value: float | None, missing: str = "not finite") -> str:
