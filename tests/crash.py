@@ -1,8 +1,9 @@
 """Kill runs with SIGKILL and check that the same command again ends in the same bytes: ``make crash``.
 
 ``python tests/crash.py --kills 200`` kills at random instants, then at every step of the save path
-(each open, write, half a write, fsync, close, rename, unlink). Runs are forked from one warm process, so
-that a kill costs a fraction of a second; each is the ordinary command with forked workers of its own.
+(each open, write, half a write, fsync, close, rename, unlink) and while the picture is drawn. Runs are forked
+from one warm process, so that a kill costs a fraction of a second; each is the ordinary command with forked
+workers of its own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ CASES = (
     ("anneal(FedWorse(k=0.5), FedAvg, rounds=4)", "softmax", 3),
 )
 ROUNDS = 6
+DRAWING = ("before", "half-way", "after")
 STEPS = ("open", "write", "fsync", "close", "replace", "unlink")
 
 
@@ -41,7 +43,8 @@ class Trap:
     """Stands for the module ``os`` and kills its process at the n-th step; ``half`` lets half a write through."""
 
     def __init__(self, n: int, half: bool = False, count: Path | None = None) -> None:
-        self.n, self.half, self.count, self.steps = n, half, count, 0
+        self.n, self.half, self.count = n, half, count
+        self.steps: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
@@ -49,10 +52,10 @@ class Trap:
 
     def step(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def stepped(*arguments: Any) -> Any:
-            self.steps += 1
+            self.steps.append(name)
             if self.count is not None:
-                self.count.write_text(str(self.steps))
-            if self.steps == self.n:
+                self.count.write_text(" ".join(self.steps))
+            if len(self.steps) == self.n:
                 if self.half and name == "write":
                     real(arguments[0], arguments[1][: len(arguments[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -71,8 +74,22 @@ def command(case: tuple[str, str, int], out: Path, resume: bool = False) -> list
     ]
 
 
-def start(arguments: list[str], trap: Trap | None = None) -> int:
-    """Fork the command; its pid."""
+def killed_drawing(moment: str) -> Callable[..., None]:
+    """``plot_run`` that dies before, half-way through or after writing the picture."""
+    real = fedalpha.plots.plot_run
+
+    def draw(history: Any, path: Path, **more: Any) -> None:
+        if moment != "before":
+            real(history, path, **more)
+        if moment == "half-way":
+            os.truncate(path, path.stat().st_size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return draw
+
+
+def start(arguments: list[str], trap: Trap | None = None, draw: Callable[..., None] | None = None) -> int:
+    """Fork the command; its pid. The picture is left out (it would take most of the time) unless ``draw`` is given."""
     pid = os.fork()
     if pid:
         return pid
@@ -80,7 +97,7 @@ def start(arguments: list[str], trap: Trap | None = None) -> int:
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
-        fedalpha.plots.plot_run = lambda *_, **__: None  # the picture would take most of the time
+        fedalpha.plots.plot_run = draw or (lambda *_, **__: None)
         if trap is not None:
             files.os = generations.os = trap  # type: ignore[attr-defined]
         app(arguments, standalone_mode=False)
@@ -91,9 +108,9 @@ def start(arguments: list[str], trap: Trap | None = None) -> int:
         os._exit(code)
 
 
-def finish(arguments: list[str], trap: Trap | None = None) -> int:
+def finish(arguments: list[str], trap: Trap | None = None, draw: Callable[..., None] | None = None) -> int:
     """Run the command to its end; its status (negative: the signal)."""
-    return os.waitstatus_to_exitcode(os.waitpid(start(arguments, trap), 0)[1])
+    return os.waitstatus_to_exitcode(os.waitpid(start(arguments, trap, draw), 0)[1])
 
 
 def result(out: Path) -> str:
@@ -126,6 +143,7 @@ def random_kills(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int
             os.kill(pid, signal.SIGKILL)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             done += status == -signal.SIGKILL
+            seconds[case] *= 0.8 if status == 0 else 1.05  # follow how fast the machine is just now
             if status == 0 or done >= kills:
                 break
             wrong += status != -signal.SIGKILL
@@ -142,16 +160,32 @@ def step_kills(folder: Path, every: int = 1) -> tuple[int, int]:
     whole = folder / "whole"
     counter = folder / "steps"
     assert finish(command(case, whole), Trap(-1, count=counter)) == 0
-    expected, steps = result(whole), int(counter.read_text())
+    expected, steps = result(whole), counter.read_text().split()
     kills = wrong = 0
-    for n in range(1, steps + 1, every):
-        for half in (False, True) if every == 1 else (n % 2 == 0,):
+    for n in range(1, len(steps) + 1, every):
+        for half in (False, True) if steps[n - 1] == "write" else (False,):
             out = folder / f"step-{n}-{half}"
             killed = finish(command(case, out), Trap(n, half)) == -signal.SIGKILL
             kills += killed
             wrong += not killed or finish(command(case, out)) != 0 or result(out) != expected
-            print(f"\r{kills} kills at {steps} steps, {wrong} wrong", end="", flush=True)
+            print(f"\r{kills} kills at {len(steps)} steps, {wrong} wrong", end="", flush=True)
     print()
+    return kills, wrong
+
+
+def drawing_kills(folder: Path) -> tuple[int, int]:
+    """Kill while the picture is drawn, after the last save; (kills, wrong results: model, history or picture)."""
+    case, real = CASES[1], fedalpha.plots.plot_run
+    assert finish(command(case, folder / "drawn"), draw=real) == 0
+    expected, picture = result(folder / "drawn"), (folder / "drawn" / "curves.png").read_bytes()
+    kills = wrong = 0
+    for moment in DRAWING:
+        out = folder / f"drawing-{moment}"
+        killed = finish(command(case, out), draw=killed_drawing(moment)) == -signal.SIGKILL
+        kills += killed
+        again = finish(command(case, out), draw=real) == 0
+        wrong += not (killed and again and result(out) == expected and (out / "curves.png").read_bytes() == picture)
+    print(f"{kills} kills while the picture is drawn, {wrong} wrong")
     return kills, wrong
 
 
@@ -163,9 +197,12 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         done, runs, wrong = random_kills(Path(temporary), options.kills, options.seed)
-        steps, also_wrong = step_kills(Path(temporary), options.every)
-    print(json.dumps({"random_kills": done, "runs": runs, "step_kills": steps, "wrong": wrong + also_wrong}))
-    return int(wrong + also_wrong > 0)
+        steps, wrong_steps = step_kills(Path(temporary), options.every)
+        drawings, wrong_drawings = drawing_kills(Path(temporary))
+    wrong += wrong_steps + wrong_drawings
+    found = {"random_kills": done, "runs": runs, "step_kills": steps, "drawing_kills": drawings, "wrong": wrong}
+    print(json.dumps(found))
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

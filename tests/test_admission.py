@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedalpha
-from fedalpha.admission import Admission, Gate, TooFewClientsError
-from fedalpha.combine import COMBINES, Reports
+from fedalpha.admission import Admission, Gate, TooFewClientsError, survivors
+from fedalpha.combine import COMBINES, Reports, Sum
 from fedalpha.data import Pooled
 from fedalpha.select import Select
 from fedalpha.strategies import STRATEGIES, Cohort
@@ -71,6 +71,40 @@ def test_lost_after_weighing_is_renormalised_away(digits: Pooled, strategy: str,
     losses = None if row["losses"].get("before") is None else np.array(row["losses"]["before"])
     whole, _ = rule.weights(rule.init(), Cohort(cohort, digits.sizes(cohort), before=losses))
     np.testing.assert_allclose(alpha, np.where(alpha > 0, whole, 0) / whole[alpha > 0].sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["cap(FedSoftWorse(T=0.2), 0.2)", "cap(clipped(FedAvg), 0.2)", "clipped(cap(FedSoftWorse(T=0.2), 0.2))",
+     "switch(cap(FedAvg, 0.2), cap(FedSoftBetter(T=0.2), 0.15), at=1)"],
+)  # fmt: skip
+def test_a_cap_holds_after_a_loss(digits: Pooled, strategy: str) -> None:
+    """Dividing by what is left would lift some above the cap; capped again it is the cap of the others' weights."""
+    history = play(digits, strategy, fault="drop(clients=[3, 5])", liars=2, combine="clip(mean, C=1)")
+    for row in history.rows[1:]:
+        assert row["alpha"][3] == row["alpha"][5] == 0
+        assert sum(row["alpha"]) == pytest.approx(1, abs=1e-14)
+        assert max(row["alpha"]) <= 0.2
+        assert row["influence"]["mass"] <= row["influence"]["possible"] <= 0.4
+        assert row["influence"]["bound"] <= 2 * 0.4
+    kept = play(digits, "cap(FedAvg, 0.1)", fault="drop(clients=4)")
+    assert "cannot carry" in kept.rows[1]["kept"]
+
+
+def test_summed_reports_whose_weights_change_are_delivered_again() -> None:
+    rule, total = fedalpha.strategy("cap(FedAvg, 0.5)"), Sum()
+    total.values = {"w": torch.ones(2, 3, dtype=torch.float64), "n": torch.tensor(1)}
+    bare = [report(i, parameters=None) for i in (0, 1, 2)]
+    again = Reports([report(i) for i in (0, 1, 2)])
+    alpha, ids = np.array([0.4, 0.1, 0.1, 0.4]), np.arange(4)
+    reports, left = survivors(Reports(bare, total), alpha, ids, rule, lambda _: again)
+    assert reports is again
+    np.testing.assert_allclose(left, [0.5, 0.25, 0.25, 0])
+    alpha = np.array([0.2, 0.2, 0.2, 0.4])
+    reports, left = survivors(Reports(bare, total), alpha, ids, rule, lambda _: pytest.fail("again"))
+    assert reports.total is not None
+    np.testing.assert_allclose(reports.total.values["w"], total.values["w"] / 0.6)
+    np.testing.assert_allclose(left, [1 / 3, 1 / 3, 1 / 3, 0])
 
 
 def test_every_refusal_is_logged(digits: Pooled, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedalpha
+from fedalpha.combine import COMBINES
 from fedalpha.data import Pooled
 from fedalpha.strategies import STRATEGIES, Cohort
-from fedalpha.tolerance import possible, tolerance
+from fedalpha.tolerance import influence, possible, tolerance
 
 
 @pytest.mark.parametrize("f", [1, 2, 3, 5])
@@ -92,3 +93,23 @@ def test_the_history_states_the_influence(digits: Pooled) -> None:
     assert math.isclose(found["mass"], sum(sorted(row["alpha"])[-2:]))
     assert math.isclose(found["possible"], 0.3)
     assert math.isclose(found["bound"], 2 * 0.3 * 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["FedAvg", "FedWorse(k=5)", "cap(FedSoftWorse(T=0.2), 0.2)", "clipped(FedSoftBetter(T=3))"]
+)
+def test_after_a_loss_no_lie_gets_more_than_what_is_called_possible(text: str) -> None:
+    rule, rng = fedalpha.strategy(text), np.random.default_rng(0)
+    for _ in range(200):
+        honest = Cohort(np.arange(10), rng.uniform(1, 3, 10), before=rng.uniform(0, 2, 10))
+        lies = rng.choice([0.0, 1.0, 1e9], 10)
+        liars, lost = np.arange(2), rng.choice(np.arange(2, 10), 3, replace=False)
+        lied = honest.replace(before=np.where(np.arange(10) < 2, lies, honest.before))
+        alpha, _ = rule.weights(rule.init(10), lied)
+        alpha[lost] = 0
+        if not alpha.any():
+            continue
+        alpha = rule.renormalise(alpha)
+        told = influence(rule, COMBINES.parse("clip(mean, C=1)"), lied, np.zeros(10), 2, lost=3)
+        assert alpha[liars].sum() <= told.possible + 1e-12
+        assert told.bound == 2 * told.possible

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedalpha.combine import Reports, Sum
-from fedalpha.strategies import Array
+from fedalpha.strategies import Array, Strategy
 from fedalpha.update import Broadcast, Report
 
 log = logging.getLogger(__name__)
@@ -183,24 +183,32 @@ class Gate:
             self._out.add(client)
 
 
-def survivors(reports: Reports, alpha: Array, ids: Ids, simplex: bool) -> tuple[Reports, Array]:
+def survivors(
+    reports: Reports, alpha: Array, ids: Ids, rule: Strategy, again: Callable[[Ids], Reports]
+) -> tuple[Reports, Array]:
     """The reports and the weights (aligned with ``ids``) after some of those who were weighed have been lost.
 
-    On the simplex the weights of the others are divided by their sum; elsewhere they are coefficients
-    and stay. The weight of who is lost is 0.
+    The weight of who is lost is 0, the others share it as `Strategy.renormalise` says. Reports that were
+    summed on the way with weights in other proportions are delivered ``again`` one by one.
     """
     here = np.isin(ids, reports.ids)
-    if here.all():
-        return reports, alpha
-    left = np.where(here, alpha, 0.0)
-    mass = math.fsum(left.tolist())
-    if not simplex or mass == 0:
-        return reports, left
-    if reports.total is not None:
-        total = Sum()
-        total.values = {k: v / mass if v.is_floating_point() else v for k, v in reports.total.values.items()}
-        reports = dataclasses.replace(reports, total=total)
-    return reports, left / mass
+    if here.all() or not alpha[here].any():
+        return reports, np.where(here, alpha, 0.0)
+    try:
+        shared = rule.renormalise(alpha[here])
+    except ValueError as error:
+        raise TooFewClientsError(str(error)) from None
+    if reports.total is not None and rule.traits.simplex:
+        mass = math.fsum(alpha[here].tolist())
+        if np.array_equal(shared, alpha[here] / mass):
+            total = Sum()
+            total.values = {k: v / mass if v.is_floating_point() else v for k, v in reports.total.values.items()}
+            reports = dataclasses.replace(reports, total=total)
+        else:
+            reports = again(reports.ids)
+    left = np.zeros(len(ids))
+    left[here] = shared
+    return reports, left
 
 
 def misfit(parameters: dict[str, torch.Tensor], sent: dict[str, torch.Tensor]) -> str | None:

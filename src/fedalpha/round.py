@@ -144,6 +144,7 @@ def play(
     ids, select_state = algorithm.select.select(state.select, population, ask, rng)
     following = dataclasses.replace(state, round=state.round + 1, select=select_state)
     cohort, alpha, reports, kept = gather(population, ids, state), np.zeros(len(ids)), Reports([]), None
+    lost = 0
     needs = algorithm.weigh.needs(state.weigh, cohort)
     try:
         # 2. and 3. Weigh, then train those who count; or train everybody, then weigh
@@ -153,7 +154,8 @@ def play(
             alpha, weigh_state = weigh(cohort)
             counts = alpha != 0
             reports = train(cohort.ids[counts], alpha[counts] if algorithm.combine.linear else None)
-            reports, alpha = survivors(reports, alpha, cohort.ids, simplex)
+            lost = int(counts.sum()) - len(reports.items)
+            reports, alpha = survivors(reports, alpha, cohort.ids, algorithm.weigh, lambda left: train(left, None))
         else:
             reports = train(cohort.ids, None, needs)
             cohort = observe(gather(population, reports.ids, state, before), broadcast, reports, needs)
@@ -187,7 +189,7 @@ def play(
         bytes_up=upload + 8 * (len(asked) + len(sampled) + sum(len(r.losses) for r in reports.items)),
         refusals=gate.refusals,
         idle=gate.idle,
-        influence=None if kept else influence(algorithm.weigh, algorithm.combine, cohort, alpha, algorithm.liars),
+        influence=None if kept else influence(algorithm.weigh, algorithm.combine, cohort, alpha, algorithm.liars, lost),
         kept=kept,
     )
 

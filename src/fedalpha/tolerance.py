@@ -104,11 +104,21 @@ def tolerance(
     return Tolerance(liars, mass, limit, _norm(how))
 
 
-def influence(strategy: Strategy, combine: Combine, cohort: Cohort, alpha: Array, f: int) -> Influence:
-    """What any f clients of a cohort can do."""
+def influence(strategy: Strategy, combine: Combine, cohort: Cohort, alpha: Array, f: int, lost: int = 0) -> Influence:
+    """What any f clients of a cohort can do, if ``lost`` others did not deliver after they were weighed.
+
+    The f hold at most B(f) before that and the others who are left at least 1 − B(f + lost), so that
+    renormalised the f hold at most B(f) / (B(f) + 1 − B(f + lost)), and never more than f·`ceiling`.
+    """
     norm = _norm(combine)
     largest = math.fsum(np.sort(np.abs(alpha))[::-1][:f].tolist())
-    most = max(possible(strategy, cohort, f, math.inf), min(largest, 1.0)) if f else 0.0
+    most = 0.0
+    if f:
+        most = possible(strategy, cohort, f, math.inf)
+        if lost:
+            others = 1 - possible(strategy, cohort, min(f + lost, len(cohort)), math.inf)
+            most = min(most / (most + others), f * strategy.ceiling)
+        most = max(most, min(largest, 1.0))
     return Influence(f, largest, most, None if norm is None else 2 * most * norm)
 
 

@@ -10,7 +10,9 @@ import pytest
 from fedalpha.bench import byzantine
 from fedalpha.bench.matrix import FAULT_TEXTS, TIGHT, fault_matrix
 from fedalpha.bench.reliability import page
+from fedalpha.bench.saving import save_cost
 from fedalpha.bench.vectors import RULES, vector_table
+from fedalpha.data import Pooled
 from fedalpha.strategies import STRATEGIES
 
 
@@ -39,7 +41,19 @@ def test_a_stopped_table_goes_on_and_the_page_is_written(tmp_path: Path, monkeyp
     first = list(byzantine.byzantine_cells([0], cache, rounds=1))
     monkeypatch.setattr(byzantine, "_cell", lambda *_: pytest.fail("a finished cell is run again"))
     assert list(byzantine.byzantine_cells([0], cache, rounds=1)) == json.loads(json.dumps(first))
+    cost = {"clients": 9, "model": "cnn", "rounds": 3, "round_seconds": 20.0, "save_seconds": 0.1, "share": 0.005}
+    cost |= {"save_seconds_at_100_rows": 0.2, "share_at_100_rows": 0.01}
+    (tmp_path / "saving.json").write_text(json.dumps(cost))
     page(tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "| FedAvg | cap + NNM + trimmed | ALIE | 1 |" in text
+    assert "| 20.0 | 0.100 | 0.50% | 0.200 | 1.00% |" in text
     assert (tmp_path / "byzantine.png").stat().st_size > 1000
+
+
+def test_the_cost_of_saving_is_measured(digits: Pooled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cost = save_cost(digits, "softmax", rounds=2)
+    assert cost["share"] == cost["save_seconds"] / cost["round_seconds"]
+    assert 0 < cost["save_seconds"] < 10
+    assert list(tmp_path.iterdir()) == []

@@ -19,3 +19,4 @@ def test_killed_runs_end_in_the_same_bytes() -> None:
     assert found["wrong"] == 0
     assert found["random_kills"] == 8
     assert found["step_kills"] >= 8
+    assert found["drawing_kills"] == 3

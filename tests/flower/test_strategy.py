@@ -132,6 +132,20 @@ def test_late_clients_are_left_out_and_alpha_renormalised(grid_of: Any, logged: 
     assert "client 2 is left out: no reply in time" in logged.text
 
 
+@pytest.mark.parametrize("loss", ["before", "train"])
+def test_a_cap_holds_after_a_loss_and_keeps_the_model_if_it_cannot(grid_of: Any, logged: Any, loss: str) -> None:
+    grid = grid_of(quadratic(), range(4))
+    lose_training_of(grid, 2)
+    rule = FedAlpha(f"cap(FedSoftWorse(T=2, loss={loss}), 0.4)", fraction_evaluate=0.0)
+    run(rule, grid)
+    assert max(rule.rows[0]["alpha"]) <= 0.4
+    lose_training_of(grid, 1, 2)
+    rule = FedAlpha(f"cap(FedSoftWorse(T=2, loss={loss}), 0.4)", fraction_evaluate=0.0)
+    assert (run(rule, grid)["w"] == 0).all()
+    assert rule.rows[0]["kept"]
+    assert "the model is kept" in logged.text
+
+
 @pytest.mark.parametrize("strategy", ["FedAvg", "FedSoftWorse(T=2)", "FedSoftWorse(T=2, loss=train)"])
 def test_below_the_quorum_the_model_is_kept(grid_of: Any, logged: Any, strategy: str) -> None:
     grid = grid_of(quadratic(), range(4))

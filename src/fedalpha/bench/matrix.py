@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import multiprocessing
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,16 +78,30 @@ class Watched:
         pass
 
 
-def fault_matrix(least: int = 1000, texts: tuple[str, ...] = FAULT_TEXTS) -> Iterator[dict[str, Any]]:
+def fault_matrix(
+    least: int = 1000, texts: tuple[str, ...] = FAULT_TEXTS, workers: int | None = None
+) -> Iterator[dict[str, Any]]:
     """At least ``least`` faults per strategy, on digits with updates clipped to the norm 1.
 
     One row per strategy: faults injected, refusals, crashes, non-finite models, displacements over 2·B·C.
     """
+    named = [entry.examples[0] for entry in STRATEGIES]
+    rules = dict.fromkeys(str(STRATEGIES.parse(text)) for text in (*named, *TIGHT))
+    jobs = [(rule, least, texts) for rule in rules]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(_row, jobs)
+
+
+def _row(job: tuple[str, int, tuple[str, ...]]) -> dict[str, Any]:
+    rule, least, texts = job
     data = federation("digits", partition="dirichlet(a=1)", clients=CLIENTS, seed=0)
-    logging.getLogger("fedalpha.admission").addFilter(_count)
-    with single_thread():
-        for text in dict.fromkeys([*(entry.examples[0] for entry in STRATEGIES), *TIGHT]):
-            yield _strategy_row(STRATEGIES.parse(text), data, least, texts)
+    logger = logging.getLogger("fedalpha.admission")
+    logger.addFilter(_count)
+    try:
+        with single_thread():
+            return _strategy_row(STRATEGIES.parse(rule), data, least, texts)
+    finally:
+        logger.removeFilter(_count)
 
 
 class _Count(logging.Filter):

@@ -221,7 +221,7 @@ def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             )
         ax.set_yticks(range(len(rows)), [row["method"] for row in rows], fontsize=8)
         ax.axvline(0, color="#888888", linewidth=1)
-        ax.set_xlabel("accuracy minus FedAvg's, points (95 % of the paired differences)")
+        ax.set_xlabel("accuracy minus FedAvg's, points (paired, 95 %)")
         ax.set_title(f"{name}, {stored['setting']['seeds']} seeds", loc="left", fontsize=11)
     fig.savefig(path, dpi=130)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedalpha.bench.byzantine import ATTACKERS, ATTACKS, CLIENTS, DEFENCES, ROUNDS, byzantine_cells, byzantine_table
 from fedalpha.bench.matrix import fault_matrix
+from fedalpha.bench.saving import LONG, save_cost
 from fedalpha.bench.vectors import BYZFL, F, N, vector_table
 from fedalpha.folder import versions
 
@@ -25,6 +26,9 @@ def measure(out: Path, seeds: Sequence[int], least: int, environment: Path | Non
     _write(out / "faults.json", matrix)
     vectors = vector_table(environment)
     _write(out / "vectors.json", vectors)
+    if not (out / "saving.json").exists():
+        say("saving: three rounds of the paper's workload")
+        _write(out / "saving.json", save_cost())
     total = len(seeds) * len(ATTACKS) * len(DEFENCES) * 3
     for number, cell in enumerate(byzantine_cells(seeds, out / "byzantine.jsonl"), start=1):
         say(f"Byzantine table {number}/{total}: {cell['strategy']}, {cell['defence']}, {cell['attack']}")
@@ -35,6 +39,7 @@ def page(out: Path) -> None:
     """The page and the picture, from the files in ``out``."""
     matrix = json.loads((out / "faults.json").read_text()) if (out / "faults.json").exists() else []
     vectors = json.loads((out / "vectors.json").read_text()) if (out / "vectors.json").exists() else []
+    saving = json.loads((out / "saving.json").read_text()) if (out / "saving.json").exists() else None
     lines = (out / "byzantine.jsonl").read_text().splitlines() if (out / "byzantine.jsonl").exists() else []
     table = byzantine_table([json.loads(line) for line in lines])
     kept = {k: v for k, v in versions().items() if k in ("fedalpha", "python", "torch", "numpy")}
@@ -80,6 +85,21 @@ def page(out: Path) -> None:
             ],
         ),
     ]  # fmt: skip
+    if saving is not None:
+        parts += [
+            "## What saving costs",
+            f"`python -m fedalpha.bench.saving`: Fashion-MNIST, {saving['clients']} clients, {saving['model']}, a save "
+            f"after every round; medians of {saving['rounds']} rounds. The time inside the save path over the round's "
+            "time in the same run; the bar is 3 %, which this save meets for every round longer than "
+            f"{max(saving['save_seconds'], saving['save_seconds_at_100_rows']) / 0.03:.1f} s.",
+            _markdown(
+                ["round (s)", "save (s)", "share", f"save with {LONG} rows (s)", "share"],
+                [
+                    [f"{saving['round_seconds']:.1f}", f"{saving['save_seconds']:.3f}", f"{saving['share']:.2%}",
+                     f"{saving['save_seconds_at_100_rows']:.3f}", f"{saving['share_at_100_rows']:.2%}"]
+                ],
+            ),
+        ]  # fmt: skip
     (out / "README.md").write_text("\n\n".join(parts) + "\n")
     if table:
         _picture(table, out / "byzantine.png")

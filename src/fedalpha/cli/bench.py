@@ -29,7 +29,7 @@ def reliability(
         Path | None, typer.Option(help="Environment for ByzFL, made if it is not there; none leaves ByzFL out.")
     ] = None,
 ) -> None:
-    """The fault matrix, the Byzantine table, and ByzFL's aggregators on the same vectors.
+    """The fault matrix, the Byzantine table, ByzFL's aggregators on the same vectors, and what saving costs.
 
     Stopped, it goes on where it was: finished cells of the Byzantine table are not run again.
     """
@@ -37,4 +37,4 @@ def reliability(
     from fedalpha.study.plan import parse_seeds
 
     measure(out, parse_seeds(seeds), faults, byzfl, lambda line: print(line, flush=True))
-    print(f"written to {out}: README.md, faults.json, vectors.json, byzantine.jsonl, byzantine.png")
+    print(f"written to {out}: README.md, faults.json, vectors.json, saving.json, byzantine.jsonl, byzantine.png")

@@ -18,8 +18,7 @@ from fedalpha.flower.exchange import exchange
 from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS
 from fedalpha.flower.replies import Rejected, Trained, arrays_of, content_of, loss_of, metrics_of, number
 from fedalpha.flower.sums import Arrays, is_float
-from fedalpha.strategies import Array, Cohort, Need, State
-from fedalpha.strategies.base import normalise
+from fedalpha.strategies import Array, Cohort, Need, State, Strategy
 
 
 @dataclass
@@ -120,15 +119,15 @@ class Round:
                 seen["gram"] = gram
         return self.gather({t.id: t.examples for t in trained}).replace(**seen)
 
-    def survive(self, trained: list[Trained], simplex: bool) -> Array:
-        """alpha of those who sent a model; on the simplex, what the others had is shared out ∝ alpha."""
+    def survive(self, trained: list[Trained], rule: Strategy) -> Array:
+        """alpha of those who sent a model; what the others had is shared out as ``rule`` says."""
         assert self.alpha is not None
         assert self.cohort is not None
         place = {i: p for p, i in enumerate(self.cohort.ids.tolist())}
         there = [place[t.id] for t in trained]
         alpha = self.alpha[there]
         if len(trained) < len(self.messages):
-            alpha = normalise(alpha) if simplex else alpha
+            alpha = rule.renormalise(alpha)
             self.alpha = np.zeros(len(self.cohort))
             self.alpha[there] = alpha
         return alpha

@@ -25,7 +25,7 @@ from flwr.supercore import log
 from fedalpha.flower.exchange import Roll, Shown
 from fedalpha.flower.metrics import average, report
 from fedalpha.flower.queries import WANTED
-from fedalpha.flower.replies import Rejected, metrics_of, number
+from fedalpha.flower.replies import Rejected, Trained, metrics_of, number
 from fedalpha.flower.round import Round
 from fedalpha.flower.saved import Saved
 from fedalpha.flower.sums import Arrays, is_float, weighted_mean
@@ -273,7 +273,13 @@ class FedAlpha(flower.Strategy):
         if now.cohort is not None:
             asked = {i: asked[i] for i in now.cohort.ids.tolist()}
             if now.needs <= KNOWN_BEFORE_TRAINING:
-                now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                try:
+                    now.alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                except ValueError as error:  # those who are left cannot carry what the rule asks for
+                    if not now.rejected:
+                        raise
+                    log(WARNING, "fedalpha: round %d: %s", now.round + 1, error)
+                    return {}
                 asked = {i: asked[i] for i, a in zip(asked, now.alpha.tolist(), strict=True) if a != 0}
         now.bytes_down += nbytes * len(asked)
         return asked
@@ -289,24 +295,21 @@ class FedAlpha(flower.Strategy):
         trained = now.check(replies, self.over.weighted_by_key)
         self._roll.sizes.update({t.id: t.examples for t in trained})
         if not trained or not self._enough(len(trained), len(now.messages)):
-            log(
-                WARNING,
-                "fedalpha: round %d: %d of %d clients answered, below the quorum of %s; the model is kept",
-                server_round,
-                len(trained),
-                len(now.messages),
-                self.quorum,
-            )
-            self.rows.append(now.row(trained, kept=True))
-            return None, None
+            answered = f"{len(trained)} of {len(now.messages)} clients answered"
+            return self._keep(now, trained, f"{answered}, below the quorum of {self.quorum}")
 
         simplex = self.rule.traits.simplex
-        if now.alpha is None:
-            now.cohort = now.observe(trained)
-            alpha, now.weigh = self.rule.weights(self._state, now.cohort)
-            now.alpha = alpha
-        else:
-            alpha = now.survive(trained, simplex)
+        try:
+            if now.alpha is None:
+                now.cohort = now.observe(trained)
+                alpha, now.weigh = self.rule.weights(self._state, now.cohort)
+                now.alpha = alpha
+            else:
+                alpha = now.survive(trained, self.rule)
+        except ValueError as error:  # as above
+            if not now.rejected:
+                raise
+            return self._keep(now, trained, str(error))
         combined = weighted_mean(alpha, [t.arrays for t in trained], now.sent, simplex)
         contents = [t.message.content for t in trained]
         metrics = average(contents, self.over.train_metrics_aggr_fn, self.over.weighted_by_key)
@@ -316,6 +319,11 @@ class FedAlpha(flower.Strategy):
         told = report(self.rows[-1], metrics)
         self._metrics["train"][server_round] = dict(told)
         return arrays, told
+
+    def _keep(self, now: Round, trained: list[Trained], reason: str) -> tuple[None, None]:
+        log(WARNING, "fedalpha: round %d: %s; the model is kept", now.round + 1, reason)
+        self.rows.append(now.row(trained, kept=True))
+        return None, None
 
     def _apply(self, server_round: int, combined: Arrays, sent: Arrays, reply: Message) -> ArrayRecord | None:
         """What ``over`` makes of the combined model, handed to it as the only reply."""

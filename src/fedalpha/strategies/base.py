@@ -138,6 +138,11 @@ class Strategy(Spelled, ABC):
         """Everything the rule may ever look at."""
         return frozenset()
 
+    @property
+    def ceiling(self) -> float:
+        """What no client may weigh more than, whoever else is there; see `cap`."""
+        return 1.0
+
     def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
         """What the rule looks at in this round; ``cohort`` knows ids, sizes, round and accuracy."""
         return self.requires
@@ -150,6 +155,25 @@ class Strategy(Spelled, ABC):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         """alpha, aligned with ``cohort.ids``, and the next state. Pure."""
 
+    def renormalise(self, alpha: Array) -> Array:
+        """The weights of those who are left (``alpha`` as they had it) after others were lost.
+
+        On the simplex they are divided by their sum, at most `ceiling` each (water-filling again: what
+        `cap` would have given, had the others weighed nothing); elsewhere they are coefficients and stay.
+
+        >>> from fedalpha.strategies import strategy
+        >>> strategy("cap(FedAvg, 0.5)").renormalise(np.array([0.4, 0.1, 0.1]))
+        array([0.5 , 0.25, 0.25])
+        """
+        if not self.traits.simplex:
+            return alpha
+        shared, n = normalise(alpha), int((alpha > 0).sum())
+        if shared.max() <= self.ceiling:
+            return shared
+        if self.ceiling * n < 1 - 1e-12:
+            raise ValueError(f"{self}: the {n} clients who are left cannot carry all of the weight")
+        return fill(shared, max(self.ceiling, 1 / n), 1.0)
+
 
 STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy)  # type: ignore[type-abstract]
 """Every strategy that can be written as text."""
@@ -158,6 +182,24 @@ STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy)  # type: ignore[
 def normalise(a: Array) -> Array:
     """a / Σ a with an exactly rounded sum, so that the order of clients does not matter."""
     return a / math.fsum(a.tolist())
+
+
+def fill(a: Array, c: float, mass: float) -> Array:
+    """min(c, λ·a) with the λ that gives ``mass`` in all, or c on all of a's support if that is less."""
+    order = np.argsort(-a, kind="stable")
+    ordered = a[order]
+    support = int((ordered > 0).sum())
+    if support * c <= mass:
+        return np.where(a > 0, c, 0.0)
+    # With the j largest at the cap the others share mass − j·c as a/tail_j: take the first j that fits.
+    tails = np.cumsum(ordered[::-1])[::-1][:support]
+    rest = mass - np.arange(support) * c
+    fits = rest * (ordered[:support] / tails) <= c
+    fits[-1] = True  # it does, but for rounding
+    j = int(np.argmax(fits))
+    with np.errstate(over="ignore"):  # a/tail_j may be huge for those at the cap, and is at most 1 for the others
+        filled: Array = np.minimum(c, rest[j] * (a / tails[j]))
+    return filled
 
 
 def choice(owner: str, argument: str, value: object, options: tuple[str, ...]) -> None:

@@ -37,6 +37,10 @@ class Clipped(Combinator):
     text_name: ClassVar[str] = "clipped"
 
     @property
+    def ceiling(self) -> float:
+        return self.members[0].ceiling
+
+    @property
     def traits(self) -> Traits:
         inner = self.members[0].traits
         # The limits move with every loss, also with one's own.

@@ -29,6 +29,7 @@ from fedalpha.strategies.base import (
     Strategy,
     Traits,
     choice,
+    fill,
     normalise,
 )
 from fedalpha.strategies.rules import PAPER, Soft
@@ -74,6 +75,10 @@ class Switch(Combinator):
     accuracy: tuple[float, ...] = field(default=(), metadata={"scalar": True})
 
     text_name: ClassVar[str] = "switch"
+
+    @property
+    def ceiling(self) -> float:
+        return max(m.ceiling for m in self.members)
 
     @property
     def requires(self) -> frozenset[Need]:
@@ -166,6 +171,10 @@ class AnnealMix(Combinator):
 
     text_name: ClassVar[str] = "anneal"
 
+    @property
+    def ceiling(self) -> float:
+        return max(m.ceiling for m in self.members)
+
     def _shares(self, cohort: Cohort) -> tuple[float, float]:
         late = progress(self.schedule, cohort.round, self.rounds)
         return 1 - late, late
@@ -257,6 +266,10 @@ class Mix(Combinator):
 
     text_name: ClassVar[str] = "mix"
 
+    @property
+    def ceiling(self) -> float:
+        return max(m.ceiling for m in self.members)
+
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         alphas, state = self.all_weights(state, cohort)
         total = np.zeros(len(cohort))
@@ -296,18 +309,22 @@ class Cap(Combinator):
 
     text_name: ClassVar[str] = "cap"
 
+    @property
+    def ceiling(self) -> float:
+        return min(self.c, self.members[0].ceiling)
+
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         n = len(cohort)
         if self.c * n < 1 - 1e-12:
             raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
         (a,), state = self.all_weights(state, cohort)
         c = max(self.c, 1 / n)  # 0.333333333333 stands for 1/3
-        alpha = _fill(a, c, 1.0)
+        alpha = fill(a, c, 1.0)
         for spare in (cohort.prior("size"), np.ones(n)):  # the last resort: clients without any prior
             left = 1 - math.fsum(alpha.tolist())
             if left <= 1e-15 * n:
                 break
-            alpha = alpha + _fill(np.where(alpha > 0, 0.0, spare), c, left)
+            alpha = alpha + fill(np.where(alpha > 0, 0.0, spare), c, left)
         capped: Array = np.minimum(normalise(alpha), c)
         return capped, state
 
@@ -333,24 +350,6 @@ def cap(rule: Strategy | str, c: float) -> Cap:
     if not _numbers([c]) or not 0 < c <= 1:
         raise ValueError(f"cap: c = {c!r}; give the largest weight allowed, in (0, 1]")
     return Cap(members, c=float(c))
-
-
-def _fill(a: Array, c: float, mass: float) -> Array:
-    """min(c, λ·a) with the λ that gives ``mass`` in all, or c on all of a's support if that is less."""
-    order = np.argsort(-a, kind="stable")
-    ordered = a[order]
-    support = int((ordered > 0).sum())
-    if support * c <= mass:
-        return np.where(a > 0, c, 0.0)
-    # With the j largest at the cap the others share mass − j·c as a/tail_j: take the first j that fits.
-    tails = np.cumsum(ordered[::-1])[::-1][:support]
-    rest = mass - np.arange(support) * c
-    fits = rest * (ordered[:support] / tails) <= c
-    fits[-1] = True  # it does, but for rounding
-    j = int(np.argmax(fits))
-    with np.errstate(over="ignore"):  # a/tail_j may be huge for those at the cap, and is at most 1 for the others
-        filled: Array = np.minimum(c, rest[j] * (a / tails[j]))
-    return filled
 
 
 @dataclass(frozen=True, eq=False, repr=False)

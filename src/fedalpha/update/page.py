@@ -27,9 +27,18 @@ class page(sgd):  # noqa: N801 - written in lower case
 
     It starts from the client's full gradient, and its noise vanishes as the model settles, so a constant
     rate converges where SGD keeps jumping. ``p`` is the chance of a full gradient, b'/(b + b') by default
-    (b' the batch, b the client's samples), which costs the same on average as two batches a step. Each
-    client runs PAGE on its own data; FedPAGE's estimator across clients, which needs another exchange
-    before training, is not part of it.
+    (b' the batch, b the client's samples), which costs the same on average as two batches a step.
+
+    This is the local solver alone: each client runs PAGE on its own F_i and begins every round with its
+    own full gradient. FedPAGE also has a server part, which is not done here. As a public implementation has
+    it (FedAMD's comparison), the server keeps an estimate g of the whole federation's gradient. With a
+    chance p_r all N clients take part, send ∇F_i(w_t), and g becomes their mean. In other rounds a sampled
+    cohort receives w_t, w_{t−1} and g; a client begins from g + ∇F_i(w_t) − ∇F_i(w_{t−1}), adds
+    corrections from batches without ever starting anew, and g becomes the cohort's mean of
+    (w_t − w_i)/(K·lr). In both, w_{t+1} = w_t − η_g·g. So with a part of the clients per round
+    FedPAGE corrects for those who are absent and this does not: it drifts as SGD does, with less noise
+    (against drift there is `scaffold`). What is missing is one coin that rules selection and client
+    update at once, which are plug points of their own.
     """
 
     p: float | None = None
