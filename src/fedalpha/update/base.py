@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +107,16 @@ class Site:
         for output, target in self.outputs(module, data):
             total += self.task.per_sample(float(self.task.loss(output, target)), len(target)) * len(target)
         return total / len(data)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Inside, torch's own draws (dropout and the like) come from ``seed``; outside nothing has changed."""
+    gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if gpu else []):
+        # torch.manual_seed also seeds devices that are not there, which takes milliseconds.
+        (torch if gpu else torch.default_generator).manual_seed(seed)
+        yield
 
 
 class Update(Spelled, ABC):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site, seeded
 from fedalpha.update.curvature import Pairs
 from fedalpha.update.local import Last, Local
 from fedalpha.update.scaffold import without_momentum
@@ -62,8 +62,7 @@ class lbfgs(sgd):  # noqa: N801 - written in lower case
         pairs = Pairs(self.memory, self.rate(draws.round), self.aggregate)
         steps = self.count(len(data))
         last = Last(steps, self.per_epoch(len(data)))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.integer("torch"))
+        with seeded(draws.integer("torch"), site.device):
             for batch in self.batches(len(data), draws("batches")):
                 loss, gradients = local.gradient(batch)
                 last.add(loss, len(batch))

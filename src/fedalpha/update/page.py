@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site, seeded
 from fedalpha.update.local import Last, Local
 from fedalpha.update.scaffold import without_momentum
 from fedalpha.update.sgd import sgd
@@ -67,8 +65,7 @@ class page(sgd):  # noqa: N801 - written in lower case
         steps = self.count(len(data))
         last = Last(steps, self.per_epoch(len(data)))
         coin = draws("page")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.integer("torch"))
+        with seeded(draws.integer("torch"), site.device):
             batches = self.batches(len(data), draws("batches"))
             loss, estimate = local.gradient()
             last.add(loss, len(next(batches)))

@@ -15,7 +15,7 @@ from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
 from fedalpha.strategies.base import choice
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site, seeded
 from fedalpha.update.local import Last, Local
 from fedalpha.update.sgd import sgd
 
@@ -62,8 +62,7 @@ class scaffold(sgd):  # noqa: N801 - written in lower case
         rate = self.rate(draws.round)
         steps = self.count(len(data))
         last = Last(steps, self.per_epoch(len(data)))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.integer("torch"))
+        with seeded(draws.integer("torch"), site.device):
             for batch in self.batches(len(data), draws("batches")):
                 loss, gradients = local.gradient(batch)
                 scale = 1.0 if site.task.reduction == "mean" else len(batch)

@@ -12,7 +12,7 @@ import torch
 
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site, Update
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site, Update, seeded
 from fedalpha.update.schedules import SCHEDULES, Schedule, constant
 
 
@@ -100,8 +100,7 @@ class sgd(Update):  # noqa: N801 - written in lower case
         steps = self.count(len(data))
         last_epoch = steps - min(steps, self.per_epoch(len(data)))
         total, seen = 0.0, 0
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(draws.integer("torch"))  # for dropout and the like
+        with seeded(draws.integer("torch"), site.device), torch.enable_grad():
             for step, batch in enumerate(self.batches(len(data), draws("batches"))):
                 target = here.y[batch]
                 loss = site.task.loss(module(here.x[batch]), target)
