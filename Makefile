@@ -18,7 +18,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 # Peers are installed in environments of their own, in the user's cache; takes about an hour on 2 idle cores.
 bench: $(VENV)/.installed
