@@ -39,6 +39,8 @@ class Deployment:
         self.supernodes: list[subprocess.Popen[bytes]] = []
         self.environment = {
             **os.environ,
+            # Flower starts its own commands by name: those installed beside this Python come first.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
             "FLWR_HOME": str(self.folder / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
