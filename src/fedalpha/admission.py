@@ -154,7 +154,8 @@ class Gate:
             raise TooFewClientsError(reason)
 
     def _sound(self, reports: Reports, total: Sum) -> bool:
-        if any(self._bad_loss(kind, loss) for r in reports.items for kind, loss in r.losses.items()):
+        losses = np.array([loss for r in reports.items for loss in r.losses.values()])
+        if not np.isfinite(losses).all() or (not self.admission.signed and (losses < 0).any()):
             return False
         if len(set(reports.ids.tolist())) != len(reports.items):
             return False

@@ -19,6 +19,7 @@ from fedalpha.bench.speed.contest import Contestant, measure
 from fedalpha.bench.speed.environments import Unavailable, python_of
 from fedalpha.bench.speed.goals import Goal, goals, same_work
 from fedalpha.bench.speed.memory import tree, used
+from fedalpha.bench.speed.profile import profile
 from fedalpha.bench.speed.results import cells, rates
 from fedalpha.bench.speed.workloads import FULL, prepare
 from fedalpha.cli.bench_speed import speed
@@ -204,3 +205,26 @@ def test_wrong_options_are_named(arguments, message, tmp_path):
     done = CliRunner().invoke(app, [*arguments, "--quick", "--out", str(tmp_path)])
     assert isinstance(done.exception, ValueError)
     assert message in str(done.exception)
+
+
+def test_the_profile_accounts_for_the_whole_time(tmp_path):
+    text = profile(tmp_path, clients=1)
+    assert text == (tmp_path / "profile.md").read_text()
+    found = json.loads((tmp_path / "profile.json").read_text())
+    assert found["cnn"]["count"] == 10
+    assert found["softmax"]["count"] == 1000
+    assert found["cnn"]["operations"]["aten::mkldnn_convolution"] > 0
+    for section in text.split("## ")[1:]:
+        shares = [float(row.split("|")[3].strip(" %")) for row in section.splitlines() if row.endswith("% |")]
+        assert 98 < sum(shares) < 101
+        assert "pooling" in section or "gathering" in section
+
+
+def test_other_workloads_can_be_kept(tmp_path):
+    sizes = dataclasses.replace(QUICK, updates=3, parameters=100)
+    first = bench(tmp_path, tmp_path, sizes, workloads=("start",), peers=(), say=lambda _: None)
+    both = bench(tmp_path, tmp_path, sizes, workloads=("E",), peers=(), keep=True, say=lambda _: None)
+    assert [run for run in both["runs"] if run["workload"] == "start"] == first["runs"]
+    assert {run["workload"] for run in both["runs"]} == {"E", "start"} == set(both["workloads"])
+    with pytest.raises(ValueError, match="another sizes"):
+        bench(tmp_path, tmp_path, dataclasses.replace(sizes, updates=4), workloads=("E",), peers=(), keep=True)

@@ -106,6 +106,17 @@ def test_digits_have_a_fixed_stratified_test_part() -> None:
     assert hashlib.sha256(one.test_x.tobytes()).hexdigest()[:16] == "d21eb3dc25b9f587"
 
 
+def test_digits_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    theirs, ours = load_digits(), load("digits")
+    images = theirs.images.astype("uint8")
+    known = {(image.tobytes(), int(label)) for image, label in zip(images, theirs.target, strict=True)}
+    for part_x, part_y in ((ours.train_x, ours.train_y), (ours.test_x, ours.test_y)):
+        assert {(image[0].tobytes(), int(label)) for image, label in zip(part_x, part_y, strict=True)} <= known
+    assert len(ours.train_x) + len(ours.test_x) == len(theirs.images)
+
+
 @pytest.mark.parametrize(("name", "nearest"), [("digit", "'digits'"), ("FashionMNIST", "'fashion-mnist'"), ("zzz", "")])
 @pytest.mark.parametrize("function", [load, fetch])
 def test_unknown_names(function, name: str, nearest: str) -> None:

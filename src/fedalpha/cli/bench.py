@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedalpha.cli.bench_speed import speed
+from fedalpha.cli.bench_speed import profile, speed
 
 app = typer.Typer(help="Long measurements: each writes a page with tables and pictures.", no_args_is_help=True)
 
@@ -18,6 +18,7 @@ def bench() -> None:
 
 
 app.command()(speed)
+app.command()(profile)
 
 
 @app.command()

@@ -26,6 +26,9 @@ def speed(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny sizes and made-up data: shows that it works, nothing about speed.")
     ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave what --out holds of other workloads (same machine and sizes).")
+    ] = False,
     limit: Annotated[float, typer.Option(min=1, help="Seconds after which a process is ended.")] = 1800,
     cache: Annotated[
         Path | None, typer.Option(help="Folder of the peers' environments [default: the platform's cache].")
@@ -52,6 +55,7 @@ def speed(
         workloads=workload or tuple(WORKLOADS),
         peers=() if no_peers else peer or tuple(PEERS),
         limit=limit,
+        keep=keep,
     )
     for goal in record["goals"]:
         if goal["workload"] in record["workloads"] and goal["value"] is not None:
@@ -60,3 +64,13 @@ def speed(
     for text in record["other_work"]:
         print(f"not the same work: {text}")
     print(f"written to {out}: results.json, table.md, rounds.png, memory.png")
+
+
+def profile(
+    out: Annotated[Path, typer.Option(help="Folder for profile.json and profile.md.")] = Path("docs/results/speed"),
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps only: shows that it works.")] = False,
+) -> None:
+    """Say where the time of a local step goes, on one core: the paper's CNN, and many small models at once."""
+    from fedalpha.bench.speed.profile import profile
+
+    print(profile(out, clients=1 if quick else 20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ class Reports:
     items: Sequence[Report]
     total: Sum | None = None
 
-    @property
+    @cached_property
     def ids(self) -> NDArray[np.int64]:
         return np.array([r.id for r in self.items], dtype=np.int64)
 

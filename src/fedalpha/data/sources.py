@@ -18,6 +18,7 @@ import difflib
 import gzip
 import hashlib
 import http.client
+import importlib.util
 import io
 import logging
 import os
@@ -34,7 +35,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,7 @@ def fetch(name: str) -> Path:
     """Make sure that the data set is on this machine, intact; where it is."""
     _check(name)
     if name == "digits":
-        return Path(str(resources.files("sklearn.datasets") / "data" / "digits.csv.gz"))
+        return _digits_file()
     _obtain(name)
     return cache_folder(name)
 
@@ -208,13 +208,19 @@ def _check(name: str) -> None:
         raise ValueError(f"unknown data set {name!r}; {hint}(known: {', '.join(CLASS_NAMES)})")
 
 
+def _digits_file() -> Path:
+    """The file in scikit-learn's package, found without importing it, which takes longer than a round."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        if (file := Path(folder) / "datasets" / "data" / "digits.csv.gz").is_file():
+            return file
+    raise FileNotFoundError("scikit-learn's digits are not there; pip install --force-reinstall scikit-learn")
+
+
 def _digits() -> Source:
     """scikit-learn's digits; every fifth sample of the label-sorted set is the test part: fixed and stratified."""
-    from sklearn.datasets import load_digits
-
-    bunch: Any = load_digits()
-    x = bunch.images.astype(np.uint8)[:, None]
-    y = bunch.target.astype(np.int64)
+    table = np.loadtxt(_digits_file(), delimiter=",", dtype=np.uint8)
+    x, y = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
     test = np.zeros(len(y), dtype=bool)
     test[np.argsort(y, kind="stable")[2::5]] = True
     return Source("digits", x[~test], y[~test], x[test], y[test], 16.0, CLASS_NAMES["digits"])

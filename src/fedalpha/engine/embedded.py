@@ -16,7 +16,7 @@ from fedalpha.combine import Reports, Sum
 from fedalpha.data.federations import Federation
 from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.layout import Layout, copy_into
-from fedalpha.engine.pool import Pool
+from fedalpha.engine.pool import PLACES, Pool
 from fedalpha.engine.site import ClientSite, Order
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
@@ -119,11 +119,11 @@ class _Crew:
         early: dict[int, list[Sum]] = {}
         total = Sum() if summing else None
         merged = 0
-        for index, worker, (reports, heaviest) in pool.map(
+        for index, place, (reports, heaviest) in pool.map(
             [("train", (int(first[i]), order)) for i, order in enumerate(orders)]
         ):
             if total is not None:
-                parts = [Sum(values, most) for values, most in zip(self._sums[worker], heaviest, strict=False)]
+                parts = [Sum(values, most) for values, most in zip(self._sums[place], heaviest, strict=False)]
                 if index == merged:
                     total.merge(*parts)
                     merged += 1
@@ -157,14 +157,14 @@ class _Crew:
             self._here = Broadcast(
                 architecture, parameters.views(_shared(parameters.nbytes)), extras.views(_shared(extras.nbytes))
             )
-            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(self.workers)]
+            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(PLACES * self.workers)]
             self._models = [parameters.views(_shared(parameters.nbytes)) for _ in range(rows)]
             self._pool = Pool(self.workers, self._handle)
         copy_into(self._here.parameters, broadcast.parameters)
         copy_into(self._here.extras, broadcast.extras)
         return self._pool
 
-    def _handle(self, worker: int, task: tuple[str, Any]) -> Any:
+    def _handle(self, place: int, task: tuple[str, Any]) -> Any:
         """Runs in a worker."""
         match task:
             case ("losses", query):
@@ -173,11 +173,11 @@ class _Crew:
                 return self.site.evaluate(self._here, part, start)
             case ("train", (first, order)):
 
-                def keep(place: int, parameters: Parameters) -> None:
-                    copy_into(self._models[first + place], parameters)
+                def keep(client: int, parameters: Parameters) -> None:
+                    copy_into(self._models[first + client], parameters)
 
                 reports, sums = self.site.fulfil(self._here, order, keep)
-                for mine, part in zip(self._sums[worker], sums, strict=False):
+                for mine, part in zip(self._sums[place], sums, strict=False):
                     copy_into(mine, part.values)
                 return reports, [part.heaviest for part in sums]
         raise ValueError(f"unknown task {task!r}")

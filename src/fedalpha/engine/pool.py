@@ -20,7 +20,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 Handler = Callable[[int, Any], Any]
-"""``handler(worker, task) -> result`` runs in the worker."""
+"""``handler(place, task) -> result`` runs in a worker; nobody else works at that place meanwhile."""
+PLACES = 2
+"""Per worker."""
 
 _RETRIES = 3
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
@@ -31,7 +33,7 @@ class WorkerError(RuntimeError):
 
 
 class Pool:
-    """``map`` sends tasks to workers in order and yields (index, worker, result) as they finish."""
+    """``map`` sends tasks to workers in order and yields (index, place, result) as they finish."""
 
     def __init__(self, workers: int, handler: Handler) -> None:
         self._handler = handler
@@ -44,22 +46,31 @@ class Pool:
             self._processes.append(process)
 
     def map(self, tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Each task goes to the next free worker; a worker is given no new task before its result is taken."""
+        """Each task goes to the next free worker, which has its next one before its result is looked at.
+
+        So a worker works at two places in turn: what it leaves at one stays there until its result is taken.
+        """
         waiting = deque(range(len(tasks)))
         tries = [0] * len(tasks)
-        busy: dict[int, int] = {}
-        free = deque(range(len(self._pipes)))
-        while waiting or busy:
-            while waiting and free:
-                worker, index = free.popleft(), waiting.popleft()
-                busy[worker] = index
+        busy: dict[int, tuple[int, int]] = {}
+        turns = [0] * len(self._pipes)
+
+        def give(worker: int) -> None:
+            if waiting:
+                index, place = waiting.popleft(), PLACES * worker + turns[worker] % PLACES
+                turns[worker] += 1
+                busy[worker] = index, place
                 with contextlib.suppress(BrokenPipeError):  # its death is noticed below
-                    self._pipes[worker].send_bytes(pickle.dumps(tasks[index]))
+                    self._pipes[worker].send_bytes(pickle.dumps((place, tasks[index])))
+
+        for worker in range(len(self._pipes)):
+            give(worker)
+        while busy:
             for pipe in wait([self._pipes[w] for w in busy]):
                 worker = next(w for w in busy if self._pipes[w] is pipe)
-                index = busy.pop(worker)
+                index, place = busy.pop(worker)
                 try:
-                    kind, value = pickle.loads(self._pipes[worker].recv_bytes())
+                    answer = self._pipes[worker].recv_bytes()
                 except (EOFError, OSError):
                     tries[index] += 1
                     if tries[index] >= _RETRIES:
@@ -69,12 +80,13 @@ class Pool:
                         ) from None
                     self._replace(worker)
                     waiting.appendleft(index)
-                    free.append(worker)
+                    give(worker)
                     continue
+                give(worker)
+                kind, value = pickle.loads(answer)
                 if kind == "error":
                     raise WorkerError(value)
-                yield index, worker, value
-                free.append(worker)
+                yield index, place, value
 
     def pids(self) -> list[int]:
         return [p.pid for p in self._processes]
@@ -93,7 +105,7 @@ class Pool:
         ours, theirs = self._context.Pipe()
         # Bound methods and closures are fine: a forked child needs no pickling.
         process = self._context.Process(
-            target=_work, args=(index, theirs, [*self._pipes, ours], self._handler, os.getpid()), daemon=True
+            target=_work, args=(theirs, [*self._pipes, ours], self._handler, os.getpid()), daemon=True
         )
         process.start()
         theirs.close()
@@ -112,7 +124,7 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _work(index: int, pipe: Connection, inherited: list[Connection], handler: Handler, parent: int) -> None:
+def _work(pipe: Connection, inherited: list[Connection], handler: Handler, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -128,11 +140,11 @@ def _work(index: int, pipe: Connection, inherited: list[Connection], handler: Ha
     torch.set_num_threads(1)
     while True:
         try:
-            task = pickle.loads(pipe.recv_bytes())
+            place, task = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
         try:
-            answer = ("ok", handler(index, task))
+            answer = ("ok", handler(place, task))
         except Exception:
             answer = ("error", traceback.format_exc())
         try:

@@ -20,7 +20,7 @@ from fedalpha.strategies import Array
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Site, Update, sgd
 from fedalpha.update.base import CHUNK
-from fedalpha.update.vectorised import LEAST, WIDTH, Stack, stackable, update_many
+from fedalpha.update.vectorised import LEAST, WIDTH, Stack, portions, stackable, update_many
 
 EVALUATION_CHUNKS = 4
 """Chunks per evaluation task: small enough to share among workers, fixed so that bytes do not vary."""
@@ -37,7 +37,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Order:
-    """Clients that one process trains, ``together`` or one by one: neighbouring blocks of a cohort of these sizes."""
+    """Clients that one process trains: neighbouring blocks of a cohort, of these sizes.
+
+    ``widths``: how many are trained at once, here and in the other orders of the job; none if one by one.
+    """
 
     round: int
     ids: list[int]
@@ -45,7 +48,7 @@ class Order:
     wanted: frozenset[str]
     alpha: list[float] | None
     blocks: list[int]
-    together: bool
+    widths: frozenset[int] = frozenset()
 
 
 class ClientSite(Site):
@@ -111,7 +114,10 @@ class ClientSite(Site):
             ids = job.ids[part].tolist()
             states = [job.states.get(id, {}) for id in ids]
             alpha = None if job.alpha is None else job.alpha[part].tolist()
-            made.append(Order(job.round, ids, states, job.wanted, alpha, [len(block) for block in some], together))
+            made.append(Order(job.round, ids, states, job.wanted, alpha, [len(block) for block in some]))
+        if together:
+            widths = frozenset(part.stop - part.start for order in made for part in portions(len(order.ids)))
+            made = [dataclasses.replace(order, widths=widths) for order in made]
         return made
 
     def _stacks(self, broadcast: Broadcast, ids: Ids) -> bool:
@@ -150,7 +156,7 @@ class ClientSite(Site):
 
     def _trained(self, broadcast: Broadcast, order: Order) -> Iterator[Stack]:
         """The clients' models in order; they are valid until the next ones are made."""
-        if not order.together:
+        if not order.widths:
             for id, state in zip(order.ids, order.states, strict=True):
                 report = self.train(broadcast, id, order.round, state, order.wanted)
                 assert report.parameters is not None
@@ -169,7 +175,7 @@ class ClientSite(Site):
             data = Examples(torch.cat([d.x for d in each]), torch.cat([d.y for d in each]))
             ends = np.cumsum([len(d) for d in each]).tolist()
             parts = [range(end - len(d), end) for end, d in zip(ends, each, strict=True)]
-        yield from update_many(self.method, self, broadcast, data, parts, draws, order.wanted)
+        yield from update_many(self.method, self, broadcast, data, parts, draws, order.wanted, order.widths)
 
     def evaluation_tasks(self, part: Part) -> list[int]:
         """Where each evaluation task starts."""

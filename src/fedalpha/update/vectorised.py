@@ -67,6 +67,16 @@ class Stack:
     parameters: Parameters
 
 
+def portions(clients: int) -> list[slice]:
+    """How so many clients are cut into stacks.
+
+    >>> portions(300)
+    [slice(0, 150, None), slice(150, 300, None)]
+    """
+    count = max(1, round(clients / WIDTH))
+    return [slice(i * clients // count, (i + 1) * clients // count) for i in range(count)]
+
+
 def update_many(
     update: sgd,
     site: Site,
@@ -75,12 +85,14 @@ def update_many(
     parts: Sequence[range],
     draws: Sequence[Draws],
     wanted: frozenset[str],
+    widths: frozenset[int] = frozenset(),
 ) -> Iterator[Stack]:
-    """Train the clients whose samples are the given ``parts`` of ``data``, in order."""
-    count = max(1, round(len(parts) / WIDTH))
-    for i in range(count):
-        some = slice(i * len(parts) // count, (i + 1) * len(parts) // count)
-        yield _stack(update, site, broadcast, data, parts[some], draws[some], wanted)
+    """Train the clients whose samples are the given ``parts`` of ``data``, in order.
+
+    ``widths``: the stacks that this process may meet later on; their steps are recorded together with the first.
+    """
+    for some in portions(len(parts)):
+        yield _stack(update, site, broadcast, data, parts[some], draws[some], wanted, widths)
 
 
 def _stack(
@@ -91,6 +103,7 @@ def _stack(
     parts: Sequence[range],
     draws: Sequence[Draws],
     wanted: frozenset[str],
+    widths: frozenset[int],
 ) -> Stack:
     module = site.load(broadcast)
     module.train()
@@ -123,7 +136,9 @@ def _stack(
         x, y = (_taken(t, index).to(site.device) for t in (data.x, data.y))
         weights = [] if weight is None else [torch.from_numpy(weight).to(site.device)]
         models = [p[:active] for p in stacked]
-        gradients, values = _step(site, module, list(parameters), models, x, y, *weights)
+        gradients, values = _step(
+            site, module, list(parameters), widths if active == clients else frozenset(), models, x, y, *weights
+        )
         update.step(models, gradients, rate, velocity, [s[:active] for s in start])
         if velocity:
             velocity = [v[: int((counts > step + 1).sum())] for v in velocity]
@@ -162,7 +177,9 @@ def _padded(
     return index, weight.astype(np.float32)
 
 
-def _step(site: Site, module: nn.Module, names: list[str], models: list[Tensor], *data: Tensor) -> Any:
+def _step(
+    site: Site, module: nn.Module, names: list[str], widths: frozenset[int], models: list[Tensor], *data: Tensor
+) -> Any:
     """(gradients, losses) of a stack of models on a stack of batches, by a recording of the operations if there is one.
 
     ``torch.func`` takes longer to find the operations of a step than they take to run. They are recorded for
@@ -173,7 +190,10 @@ def _step(site: Site, module: nn.Module, names: list[str], models: list[Tensor],
         function = _gradients(module, names, site.task)
         if len(site.recordings) >= RECORDINGS:
             return function(models, *data)
-        site.recordings[shapes] = _recorded(function, models, *data)
+        for width in sorted({len(data[0]), *widths}):
+            like = [t[:1].expand(width, *t.shape[1:]).contiguous() for t in (*models, *data)]
+            some = like[len(models) :]
+            site.recordings[tuple(t.shape for t in some)] = _recorded(function, like[: len(models)], *some)
     with torch.no_grad():
         return site.recordings[shapes](models, *data)
 

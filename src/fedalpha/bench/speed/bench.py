@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import sys
@@ -31,13 +32,14 @@ def bench(
     workloads: Sequence[str] = tuple(WORKLOADS),
     peers: Sequence[str] = tuple(PEERS),
     limit: float = 1800,
+    keep: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Measure, and write ``results.json``, ``table.md`` and the pictures to ``out``; the record is returned too.
 
     Repetition 0 watches memory and checks that all contestants do the same work; its times do not count.
     In the others the contestants take turns, so that a slow minute of the machine hits all of them. What
-    was measured is written after each repetition.
+    was measured is written after each repetition. ``keep`` leaves what ``out`` holds of other workloads.
     """
     _known("workload", workloads, WORKLOADS)
     _known("peer", peers, PEERS)
@@ -53,6 +55,8 @@ def bench(
         "rates": [],
         "runs": [],
     }
+    if keep:
+        _keep(record, out / "results.json", workloads)
     with tempfile.TemporaryDirectory(prefix="fedalpha-bench-") as scratch:
         work: dict[str, Path] = {}
         for name, users in (("A", "AD"), ("B", "BC")):
@@ -77,6 +81,24 @@ def bench(
                 say(_line(run, sizes.repetitions))
             write(record, sizes, out)
     return record
+
+
+def _keep(record: dict[str, Any], file: Path, workloads: Sequence[str]) -> None:
+    """Put into ``record`` what an earlier bench of this machine measured of other workloads.
+
+    A and E are compared with the machine's rates, so measuring one of them anew drops the other.
+    """
+    old, new = json.loads(file.read_text()), json.loads(json.dumps(record))
+    for name in ("machine", "sizes"):
+        if old[name] | {"repetitions": 0} != new[name] | {"repetitions": 0}:
+            raise ValueError(f"{file} has another {name}: {old[name]}; measure all workloads anew, without --keep")
+    rated = {"A", "E"} & set(workloads)
+    gone = set(workloads) | ({"A", "E"} if rated else set())
+    record["runs"] = [run for run in old["runs"] if run["workload"] not in gone]
+    record["workloads"] |= {name: text for name, text in old["workloads"].items() if name not in gone}
+    record["workloads"] = {name: record["workloads"][name] for name in WORKLOADS if name in record["workloads"]}
+    record["initial"] = dict(old["initial"])
+    record["rates"] = [] if rated else old["rates"]
 
 
 def machine() -> dict[str, Any]:

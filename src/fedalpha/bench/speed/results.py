@@ -63,7 +63,7 @@ def cells(runs: Iterable[Mapping[str, Any]], initial: Mapping[str, float]) -> di
             statistics.median(firsts) if firsts and not whole else None,
             _largest(group, "pss"),
             _largest(group, "rss"),
-            max((b for run in group for b in run["extra_bytes"]), default=None),
+            max((b for run in group for b in run["extra_bytes"][1:] or run["extra_bytes"]), default=None),
             loss,
             None if loss is None or start is None or reference is None else (start - loss) / (start - reference),
             {name: group[0][name] for name in ("linear", "bytes", "model_bytes") if name in group[0]},
