@@ -114,8 +114,8 @@ def _text(found: dict[str, Any]) -> str:
         "# Where the time goes",
         "",
         f"{found['machine']['processor']}, one core; torch {found['torch']}; a matrix product runs at "
-        f"{found['sgemm']:.0f} GFLOP/s. Seconds are the fastest of three; the shares are what torch's profiler saw in a "
-        "run of its own.",
+        f"{found['sgemm']:.0f} GFLOP/s. Seconds are the fastest of three; the shares are what torch's profiler saw in "
+        "a run of its own.",
     ]
     for title, part in (
         ("The paper's CNN, client by client", found["cnn"]),
