@@ -32,7 +32,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[fast]"
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

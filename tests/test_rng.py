@@ -82,3 +82,11 @@ def test_draws_are_the_generators_of_one_client_in_one_round() -> None:
 def test_a_negative_seed_is_refused(call) -> None:
     with pytest.raises(ValueError, match="seed is -1: give a whole number ≥ 0"):
         call(-1, "cohort")
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**40])
+def test_many_generators_draw_what_each_draws(seed: int) -> None:
+    clients = [0, 1, 5, 999_999, 2**32 - 1]
+    for some in (clients, [*clients, 2**33], [3], []):
+        found = [g.integers(2**62, size=4).tolist() for g in rng.generators(seed, "batches", 3, some)]
+        assert found == [draws(seed, "batches", 3, client) for client in some]

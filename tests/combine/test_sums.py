@@ -80,3 +80,26 @@ def test_float64_models_are_not_changed_by_summing() -> None:
     models = [{"w": torch.full((3,), 2.0, dtype=torch.float64)} for _ in range(2)]
     weighted_sum(np.array([0.25, 0.75]), models)
     assert all(m["w"].tolist() == [2.0, 2.0, 2.0] for m in models)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_stack_sums_to_the_bytes_of_one_after_the_other(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedalpha.combine import sums
+
+    monkeypatch.setattr(sums, "COMPILED", compiled and sums.COMPILED)
+    drawn = torch.Generator().manual_seed(3)
+    stacked = {"w": torch.randn(9, 17, 1031, generator=drawn), "b": torch.randn(9, 1, generator=drawn)}
+    stacked["n"] = torch.arange(9)
+    alpha = torch.rand(9, generator=drawn, dtype=torch.float64).tolist()
+    at_once, one_by_one = Sum(), Sum()
+    at_once.add_stack(alpha[:4], {name: value[:4] for name, value in stacked.items()})
+    at_once.add_stack(alpha[4:], {name: value[4:] for name, value in stacked.items()})
+    for i, a in enumerate(alpha):
+        for name, value in stacked.items():  # by hand: every product is rounded before it is added
+            if name == "n":
+                continue
+            old = one_by_one.values.get(name, torch.zeros(value.shape[1:], dtype=torch.float64))
+            one_by_one.values[name] = old + value[i].double() * a
+    for name, value in one_by_one.values.items():
+        assert torch.equal(at_once.values[name], value)
+    assert at_once.values["n"] == int(np.argmax(alpha))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import fedalpha
-from fedalpha.data import Pooled
+from fedalpha.data import Examples, Pooled
+from fedalpha.engine.embedded import Embedded
 from fedalpha.models import initial
 from fedalpha.task import Task
-from fedalpha.update import fedprox, sgd
+from fedalpha.update import Broadcast, fedprox, sgd, vectorised
 from fedalpha.update.vectorised import stackable
 from histories import same_model
 
@@ -86,3 +88,42 @@ def test_forcing_it_where_it_cannot_be_is_refused(digits: Pooled) -> None:
     big = fedalpha.federation("digits", partition="iid", clients=280, seed=0)
     with pytest.raises(ValueError, match="leave vectorise out"):
         fedalpha.run(big, "mlp(hidden=2000)", rounds=1, vectorise=True, workers=1)
+
+
+@pytest.mark.parametrize("model", ["softmax", "mlp(hidden=[8, 6])"])
+def test_a_recording_gives_the_bytes_of_what_was_recorded(
+    crowd: Pooled, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", workers=1)
+    monkeypatch.setattr(vectorised, "RECORDINGS", 0)
+    direct = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", workers=1)
+    assert same_model(recorded, direct)
+
+
+def test_small_clients_share_a_pass_for_their_losses(crowd: Pooled) -> None:
+    """The losses of a crowd agree with those of the same clients asked in small cohorts, one by one."""
+    architecture, parameters = initial("mlp", crowd.shape, crowd.classes, seed=0)
+    engine = Embedded(crowd, Task(), sgd(), seed=0, workers=1)
+    broadcast = Broadcast(architecture, parameters)
+    everyone = np.arange(crowd.clients)
+    single = np.concatenate([engine.losses(broadcast, part) for part in np.array_split(everyone, 4)])
+    assert engine.losses(broadcast, everyone) == pytest.approx(single, abs=1e-6)
+
+
+def test_labels_that_are_ignored_and_soft_labels_train_as_on_the_plain_path() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(900, 6, generator=drawn)
+    hard = torch.randint(3, (900,), generator=drawn)
+    hard[::7] = -100
+    soft = torch.rand(900, 3, generator=drawn).softmax(1)
+    for y in (hard, soft):
+        people = Pooled(Examples(x, y), np.arange(0, 901, 3), Examples(x[:9], y[1:10]), classes=3)
+        model = nn.Sequential(nn.Linear(6, 3))
+        plain, many = (
+            fedalpha.run(
+                people, model, rounds=1, update="sgd(batch=3)", task=Task(correct=None), workers=1, vectorise=v
+            )
+            for v in (False, None)
+        )
+        for name, value in plain.model.items():
+            assert (value - many.model[name]).abs().max() < TOLERANCE

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedalpha.combine import Reports, Sum, blocks
+from fedalpha.combine import Reports, Sum
 from fedalpha.data.federations import Federation
 from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.layout import Layout, copy_into
 from fedalpha.engine.pool import Pool
-from fedalpha.engine.site import ClientSite
+from fedalpha.engine.site import ClientSite, Order
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
 from fedalpha.task import Task
@@ -51,29 +51,24 @@ class Embedded:
         self._crew = None if alone else _Crew(self.site, workers)
 
     def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
-        parts = [[int(ids[i]) for i in block] for block in blocks(len(ids))]
+        queries = self.site.queries(ids, sample)
         if self._crew is None:
-            found = [self.site.losses(broadcast, part, sample) for part in parts]
+            found = [self.site.losses(broadcast, query) for query in queries]
         else:
-            found = self._crew.run(broadcast, [("losses", (part, sample)) for part in parts])
+            found = self._crew.run(broadcast, [("losses", query) for query in queries])
         return np.array([loss for part in found for loss in part])
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
-        tasks = []
-        for block in blocks(len(job.ids)):
-            ids = [int(job.ids[i]) for i in block]
-            states = [job.states.get(i, {}) for i in ids]
-            alpha = None if job.alpha is None else job.alpha[block.start : block.stop].tolist()
-            tasks.append((ids, job.round, states, job.wanted, alpha))
+        orders = self.site.orders(broadcast, job)
         if self._crew is not None:
-            return self._crew.train(broadcast, tasks)
+            return self._crew.train(broadcast, orders)
         reports: list[Report] = []
         total = None if job.alpha is None else Sum()
-        for task in tasks:
-            some, part = self.site.train_block(broadcast, *task, keep=_clone)
+        for order in orders:
+            some, sums = self.site.fulfil(broadcast, order, _clone)
             reports += some
-            if total is not None and part is not None:
-                total.merge(part)
+            if total is not None:
+                total.merge(*sums)
         return Reports(reports, total)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
@@ -104,64 +99,65 @@ class _Crew:
         self.workers = workers
         self._pool: Pool | None = None
         self._shape: Any = None
-        self._rows = 0
+        self._room = 0
+        self._models: list[Parameters] = []
 
     def run(self, broadcast: Broadcast, tasks: list[tuple[str, Any]]) -> list[Any]:
         """Results in the order of the tasks."""
-        pool = self._ready(broadcast, rows=0)
+        pool = self._ready(broadcast)
         results: list[Any] = [None] * len(tasks)
         for index, _, result in pool.map(tasks):
             results[index] = result
         return results
 
-    def train(self, broadcast: Broadcast, tasks: list[Any]) -> Reports:
-        summing = tasks[0][-1] is not None
-        rows = 0 if summing else sum(len(task[0]) for task in tasks)
-        pool = self._ready(broadcast, rows)
-        first = np.cumsum([0] + [len(task[0]) for task in tasks])
-        orders = [("train", (int(first[i]), task)) for i, task in enumerate(tasks)]
+    def train(self, broadcast: Broadcast, orders: list[Order]) -> Reports:
+        summing = orders[0].alpha is not None
+        rows = 0 if summing else sum(len(order.ids) for order in orders)
+        pool = self._ready(broadcast, rows, max(len(order.blocks) for order in orders))
+        first = np.cumsum([0] + [len(order.ids) for order in orders])
         found: dict[int, list[Report]] = {}
-        early: dict[int, Sum] = {}
+        early: dict[int, list[Sum]] = {}
         total = Sum() if summing else None
         merged = 0
-        for index, worker, (reports, heaviest) in pool.map(orders):
+        for index, worker, (reports, heaviest) in pool.map(
+            [("train", (int(first[i]), order)) for i, order in enumerate(orders)]
+        ):
             if total is not None:
-                part = Sum()
-                part.values, part.heaviest = self._sums[worker], heaviest
+                parts = [Sum(values, most) for values, most in zip(self._sums[worker], heaviest, strict=False)]
                 if index == merged:
-                    total.merge(part)
+                    total.merge(*parts)
                     merged += 1
                     while merged in early:
-                        total.merge(early.pop(merged))
+                        total.merge(*early.pop(merged))
                         merged += 1
                 else:
-                    early[index] = Sum()
-                    early[index].merge(part)
+                    early[index] = [part.copy() for part in parts]
             else:
                 reports = [
                     dataclasses.replace(r, parameters=_clone(0, self._models[int(first[index]) + i]))
                     for i, r in enumerate(reports)
                 ]
             found[index] = reports
-        return Reports([r for index in range(len(tasks)) for r in found[index]], total)
+        return Reports([r for index in range(len(orders)) for r in found[index]], total)
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
-    def _ready(self, broadcast: Broadcast, rows: int) -> Pool:
-        """A pool whose shared memory fits this broadcast and ``rows`` models, holding the broadcast."""
+    def _ready(self, broadcast: Broadcast, rows: int = 0, sums: int = 1) -> Pool:
+        """A pool whose shared memory holds this broadcast, with room for ``rows`` models and ``sums`` per worker."""
         shape = (Layout.of(broadcast.parameters), Layout.of(broadcast.extras), broadcast.architecture)
-        if self._pool is None or shape[:2] != self._shape[:2] or shape[2] is not self._shape[2] or rows > self._rows:
+        known = self._pool is not None and shape[:2] == self._shape[:2] and shape[2] is self._shape[2]
+        if self._pool is None or not known or rows > len(self._models) or sums > self._room:
             self.close()
-            self._shape, self._rows = shape, rows
+            self._shape, self._room = shape, sums
             parameters, extras, architecture = shape
             wide = Layout.of(broadcast.parameters, wide=True)
             self._here = Broadcast(
                 architecture, parameters.views(_shared(parameters.nbytes)), extras.views(_shared(extras.nbytes))
             )
-            self._sums = [wide.views(_shared(wide.nbytes)) for _ in range(self.workers)]
+            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(self.workers)]
             self._models = [parameters.views(_shared(parameters.nbytes)) for _ in range(rows)]
             self._pool = Pool(self.workers, self._handle)
         copy_into(self._here.parameters, broadcast.parameters)
@@ -171,8 +167,8 @@ class _Crew:
     def _handle(self, worker: int, task: tuple[str, Any]) -> Any:
         """Runs in a worker."""
         match task:
-            case ("losses", (ids, sample)):
-                return self.site.losses(self._here, ids, sample)
+            case ("losses", query):
+                return self.site.losses(self._here, query)
             case ("evaluate", (part, start)):
                 return self.site.evaluate(self._here, part, start)
             case ("train", (first, order)):
@@ -180,10 +176,10 @@ class _Crew:
                 def keep(place: int, parameters: Parameters) -> None:
                     copy_into(self._models[first + place], parameters)
 
-                reports, total = self.site.train_block(self._here, *order, keep=keep)
-                if total is not None:
-                    copy_into(self._sums[worker], total.values)
-                return reports, None if total is None else total.heaviest
+                reports, sums = self.site.fulfil(self._here, order, keep)
+                for mine, part in zip(self._sums[worker], sums, strict=False):
+                    copy_into(mine, part.values)
+                return reports, [part.heaviest for part in sums]
         raise ValueError(f"unknown task {task!r}")
 
 

@@ -37,6 +37,7 @@ from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
 from fedalpha.engine.embedded import Embedded
 from fedalpha.engine.pool import WorkerError
 from fedalpha.engine.ray import _fetched, connect
+from fedalpha.engine.site import Query
 from fedalpha.experiment import single_thread
 from fedalpha.flower.exchange import exchange
 from fedalpha.flower.pytorch import to_arrays, to_parameters
@@ -192,7 +193,7 @@ class _Client:
             return Message(RecordDict({"config": ConfigRecord({"client": _id(context)})}), reply_to=message)
         with single_thread():
             sample = pickle.loads(config["sample"])
-            found = _fetched("site", self.site).losses(_broadcast(message), [_id(context)], sample)[0]
+            found = _fetched("site", self.site).losses(_broadcast(message), Query([_id(context)], sample))[0]
         return Message(RecordDict({"config": ConfigRecord({"loss": pickle.dumps(found)})}), reply_to=message)
 
     def train(self, message: Message, context: Context) -> Message:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from fedalpha.blocks import blocks
 from fedalpha.combine import Reports, Sum
 from fedalpha.data.federations import Federation
 from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
@@ -59,23 +58,17 @@ class Ray:
         self._sent: Broadcast | None = None
 
     def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
-        parts = [[int(ids[i]) for i in block] for block in blocks(len(ids))]
-        found = self._run(broadcast, "losses", [(part, sample) for part in parts])
+        found = self._run(broadcast, "losses", [(query,) for query in self._site.queries(ids, sample)])
         return np.array([loss for part in found for loss in part])
 
     def update(self, broadcast: Broadcast, job: Job) -> Reports:
-        tasks = []
-        for block in blocks(len(job.ids)):
-            ids = [int(job.ids[i]) for i in block]
-            states = [job.states.get(i, {}) for i in ids]
-            alpha = None if job.alpha is None else job.alpha[block.start : block.stop].tolist()
-            tasks.append((ids, job.round, states, job.wanted, alpha))
         reports: list[Report] = []
         total = None if job.alpha is None else Sum()
-        for some, part in self._run(broadcast, "train", tasks):
+        tasks = [(order,) for order in self._site.orders(broadcast, job)]
+        for some, sums in self._run(broadcast, "train", tasks):
             reports += some
             if total is not None:
-                total.merge(part)
+                total.merge(*sums)
         return Reports(reports, total)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
@@ -176,4 +169,4 @@ def _work(refs: list[Any], kind: str, task: tuple[Any, ...]) -> Any:
         case "evaluate":
             return site.evaluate(broadcast, *task)
         case _:
-            return site.train_block(broadcast, *task, keep=_clone)
+            return site.fulfil(broadcast, task[0], _clone)

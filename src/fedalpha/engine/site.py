@@ -5,24 +5,47 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedalpha.combine import Sum
-from fedalpha.data.federations import Examples, Federation
-from fedalpha.engine.base import Part, Sample
+from fedalpha.combine import Sum, blocks
+from fedalpha.data.federations import Examples, Federation, Pooled
+from fedalpha.engine.base import Ids, Job, Part, Sample
 from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.strategies import Array
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Site, Update, sgd
 from fedalpha.update.base import CHUNK
-from fedalpha.update.vectorised import LEAST, stackable, update_many
+from fedalpha.update.vectorised import LEAST, WIDTH, Stack, stackable, update_many
 
 EVALUATION_CHUNKS = 4
 """Chunks per evaluation task: small enough to share among workers, fixed so that bytes do not vary."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Clients whose losses one process computes: small ones ``together``, in one pass, or one by one."""
+
+    ids: list[int]
+    sample: Sample | None = None
+    together: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """Clients that one process trains, ``together`` or one by one: neighbouring blocks of a cohort of these sizes."""
+
+    round: int
+    ids: list[int]
+    states: list[Mapping[str, Any]]
+    wanted: frozenset[str]
+    alpha: list[float] | None
+    blocks: list[int]
+    together: bool
 
 
 class ClientSite(Site):
@@ -43,10 +66,16 @@ class ClientSite(Site):
         self.method = update
         self.seed = seed
 
-    def losses(self, broadcast: Broadcast, ids: list[int], sample: Sample | None = None) -> list[float]:
-        """F_i of the broadcast model for each of ``ids``."""
+    def queries(self, ids: Ids, sample: Sample | None) -> list[Query]:
+        """The question for the losses of ``ids`` in parts."""
+        together = len(ids) >= LEAST
+        return [Query([int(ids[i]) for i in block], sample, together) for block in blocks(len(ids))]
+
+    def losses(self, broadcast: Broadcast, query: Query) -> list[float]:
+        """F_i of the broadcast model for each client of a query."""
         module = self.load(broadcast)
-        return [self.loss(module, self._sampled(id, sample)) for id in ids]
+        data = (self._sampled(id, query.sample) for id in query.ids)
+        return self.each_loss(module, list(data)) if query.together else [self.loss(module, d) for d in data]
 
     def _sampled(self, id: int, sample: Sample | None) -> Examples:
         data = self.federation.client(id)
@@ -69,23 +98,23 @@ class ClientSite(Site):
                 error.add_note("(a last batch of one sample: choose another batch size, or sgd(drop_last=true))")
             raise
 
-    def reports(
-        self, broadcast: Broadcast, ids: list[int], round: int, states: list[Mapping[str, Any]], wanted: frozenset[str]
-    ) -> Iterator[Report]:
-        """The updates of several clients, in order; a report's parameters are valid until the next one is made."""
-        if self.stacks(broadcast, len(ids)):
-            data = [self.federation.client(id) for id in ids]
-            if self.task.separable or len({len(d) for d in data}) == 1:
-                draws = [Draws(self.seed, round, id) for id in ids]
-                assert isinstance(self.method, sgd)
-                yield from update_many(self.method, self, broadcast, data, draws, wanted)
-                return
-        for id, state in zip(ids, states, strict=True):
-            yield self.train(broadcast, id, round, state, wanted)
+    def orders(self, broadcast: Broadcast, job: Job) -> list[Order]:
+        """The job in parts: one block each, or neighbouring blocks where many clients are trained at once."""
+        cut = blocks(len(job.ids))
+        together = self._stacks(broadcast, job.ids)
+        made = []
+        for some in np.array_split(np.arange(len(cut)), math.ceil(len(job.ids) / WIDTH) if together else len(cut)):
+            part = slice(cut[some[0]].start, cut[some[-1]].stop)
+            ids = job.ids[part].tolist()
+            states = [job.states.get(id, {}) for id in ids]
+            alpha = None if job.alpha is None else job.alpha[part].tolist()
+            sizes = [len(cut[i]) for i in some]
+            made.append(Order(job.round, ids, states, job.wanted, alpha, sizes, together))
+        return made
 
-    def stacks(self, broadcast: Broadcast, clients: int) -> bool:
-        """Whether so many clients are trained at once: decided by model, update and cohort alone."""
-        if self.vectorise is False or clients < LEAST:
+    def _stacks(self, broadcast: Broadcast, ids: Ids) -> bool:
+        """Whether clients are trained many at once: decided by model, update, task and cohort alone."""
+        if self.vectorise is False or len(ids) < LEAST:
             return False
         fits = stackable(self.load(broadcast), self.method)
         if self.vectorise and not fits:
@@ -93,31 +122,52 @@ class ClientSite(Site):
                 "vectorise=True, but this model or client update cannot be trained many clients at a time "
                 "(small dense models with sgd or fedprox can); leave vectorise out"
             )
-        return fits
+        return fits and (bool(self.task.separable) or len(np.unique(self.federation.sizes(ids))) == 1)
 
-    def train_block(
-        self,
-        broadcast: Broadcast,
-        ids: list[int],
-        round: int,
-        states: list[Mapping[str, Any]],
-        wanted: frozenset[str],
-        alpha: list[float] | None,
-        *,
-        keep: Callable[[int, Parameters], Parameters | None],
-    ) -> tuple[list[Report], Sum | None]:
-        """Train a block of clients: with ``alpha`` sum their models, otherwise ``keep`` each of them."""
-        total = Sum() if alpha is not None else None
-        reports = []
-        for place, report in enumerate(self.reports(broadcast, ids, round, states, wanted)):
-            assert report.parameters is not None
-            kept = None
-            if total is not None and alpha is not None:
-                total.add(alpha[place], report.parameters)
-            else:
-                kept = keep(place, report.parameters)
-            reports.append(dataclasses.replace(report, parameters=kept))
-        return reports, total
+    def fulfil(
+        self, broadcast: Broadcast, order: Order, keep: Callable[[int, Parameters], Parameters | None]
+    ) -> tuple[list[Report], list[Sum]]:
+        """Train the clients of an order: with ``alpha`` sum their models, otherwise ``keep`` each of them."""
+        sums = [] if order.alpha is None else [Sum() for _ in order.blocks]
+        ends = np.cumsum(order.blocks).tolist()
+        reports: list[Report] = []
+        for stack in self._trained(broadcast, order):
+            start = len(reports)
+            reports += stack.reports
+            if order.alpha is None:
+                for i in range(start, len(reports)):
+                    kept = keep(i, {name: value[i - start] for name, value in stack.parameters.items()})
+                    reports[i] = dataclasses.replace(reports[i], parameters=kept)
+                continue
+            for total, size, end in zip(sums, order.blocks, ends, strict=True):
+                low, high = max(start, end - size), min(len(reports), end)
+                if low < high:
+                    rows = slice(low - start, high - start)
+                    total.add_stack(order.alpha[low:high], {n: value[rows] for n, value in stack.parameters.items()})
+        return reports, sums
+
+    def _trained(self, broadcast: Broadcast, order: Order) -> Iterator[Stack]:
+        """The clients' models in order; they are valid until the next ones are made."""
+        if not order.together:
+            for id, state in zip(order.ids, order.states, strict=True):
+                report = self.train(broadcast, id, order.round, state, order.wanted)
+                assert report.parameters is not None
+                yield Stack(
+                    [dataclasses.replace(report, parameters=None)],
+                    {name: value.detach()[None] for name, value in report.parameters.items()},
+                )
+            return
+        assert isinstance(self.method, sgd)
+        draws = [Draws(self.seed, order.round, id) for id in order.ids]
+        if isinstance(self.federation, Pooled):  # its clients lie side by side already
+            data, offsets = self.federation.data, self.federation.offsets
+            parts = [range(int(offsets[id]), int(offsets[id + 1])) for id in order.ids]
+        else:
+            each = [self.federation.client(id) for id in order.ids]
+            data = Examples(torch.cat([d.x for d in each]), torch.cat([d.y for d in each]))
+            ends = np.cumsum([len(d) for d in each]).tolist()
+            parts = [range(end - len(d), end) for end, d in zip(ends, each, strict=True)]
+        yield from update_many(self.method, self, broadcast, data, parts, draws, order.wanted)
 
     def evaluation_tasks(self, part: Part) -> list[int]:
         """Where each evaluation task starts."""

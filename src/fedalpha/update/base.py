@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedalpha.data.federations import Examples
+from fedalpha.layers import quicken
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
@@ -67,16 +68,20 @@ class Site:
         self._module: nn.Module
         self._live: Parameters
         self._images = False
+        self.recordings: dict[Any, Any] = {}
+        """What `vectorised` has recorded for the loaded architecture."""
 
     def load(self, broadcast: Broadcast) -> nn.Module:
         """The module with the broadcast parameters; the next `load` overwrites it."""
         if self._architecture is not broadcast.architecture:
             self._architecture = broadcast.architecture
+            self.recordings.clear()
             with torch.random.fork_rng(devices=[]):  # building a module draws parameters that are overwritten
                 self._module = broadcast.architecture.build().to(self.device)
             self._images = any(isinstance(m, nn.Conv2d) for m in self._module.modules())
             if self._images:  # convolutions, and what follows them, run twice as fast in this layout
                 self._module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                quicken(self._module)
             self._live = self._module.state_dict()
         for name, value in broadcast.parameters.items():
             self._live[name].copy_(value)
@@ -103,10 +108,41 @@ class Site:
 
     def loss(self, module: nn.Module, data: Examples) -> float:
         """The mean loss per sample."""
-        total = 0.0
-        for output, target in self.outputs(module, data):
+        return self._mean(self.outputs(module, data))
+
+    def each_loss(self, module: nn.Module, data: Sequence[Examples]) -> list[float]:
+        """The mean loss per sample of each of many clients; small ones share a pass."""
+        found: list[float] = []
+        module.eval()
+        with torch.no_grad():
+            for group in _grouped(data):
+                if len(group) == 1:
+                    found.append(self.loss(module, group[0]))
+                    continue
+                pooled = self.place(Examples(torch.cat([d.x for d in group]), torch.cat([d.y for d in group])))
+                sizes = [len(d) for d in group]
+                pairs = zip(torch.split(module(pooled.x), sizes), torch.split(pooled.y, sizes), strict=True)
+                found += [self._mean([pair]) for pair in pairs]
+        return found
+
+    def _mean(self, outputs: Iterable[tuple[Tensor, Tensor]]) -> float:
+        total, count = 0.0, 0
+        for output, target in outputs:
             total += self.task.per_sample(float(self.task.loss(output, target)), len(target)) * len(target)
-        return total / len(data)
+            count += len(target)
+        return total / count
+
+
+def _grouped(data: Sequence[Examples]) -> Iterator[list[Examples]]:
+    """Neighbours that fit into one chunk together; who fills one stands alone."""
+    group: list[Examples] = []
+    for one in data:
+        if group and sum(len(d) for d in group) + len(one) > CHUNK:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
 
 
 @contextmanager

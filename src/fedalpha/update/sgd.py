@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
@@ -69,12 +70,20 @@ class sgd(Update):  # noqa: N801 - written in lower case
 
     def batches(self, samples: int, rng: np.random.Generator) -> Iterator[torch.Tensor]:
         """Indices of each mini-batch: every epoch is a new permutation, the last batch may be short."""
-        size = self.batch or samples
-        left = self.count(samples)
-        while left > 0:
-            order = torch.from_numpy(rng.permutation(samples))
-            yield from torch.split(order, size)[: min(left, self.per_epoch(samples))]
-            left -= self.per_epoch(samples)
+        order = torch.from_numpy(self.order(samples, rng))
+        return (order[cut] for cut in self.cuts(samples))
+
+    def order(self, samples: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The permutations of all epochs, one after the other."""
+        epochs = math.ceil(self.count(samples) / self.per_epoch(samples))
+        orders = [rng.permutation(samples) for _ in range(epochs)]
+        return orders[0] if epochs == 1 else np.concatenate(orders)
+
+    def cuts(self, samples: int) -> list[slice]:
+        """Where each mini-batch lies in the `order`."""
+        size, each = self.batch or samples, self.per_epoch(samples)
+        starts = [(step // each * samples, step % each * size) for step in range(self.count(samples))]
+        return [slice(epoch + start, epoch + min(start + size, samples)) for epoch, start in starts]
 
     @property
     def pull(self) -> float:

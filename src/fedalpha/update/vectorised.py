@@ -8,24 +8,32 @@ cohort alone, never on the number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import functional_call, grad, vjp, vmap
+from torch.nn.functional import cross_entropy
 
 from fedalpha.data.federations import Examples
-from fedalpha.rng import Draws
+from fedalpha.models import Parameters
+from fedalpha.rng import Draws, generators
 from fedalpha.task import Task
 from fedalpha.update.base import Broadcast, Report, Site
 from fedalpha.update.sgd import sgd
 
-WIDTH = 32
-"""Clients per stack: their models should stay in the processor's cache."""
-LEAST = 8
-"""Fewer clients than this are computed one by one."""
+WIDTH = 128
+"""Clients per stack: enough that the calls of a step cost little beside its arithmetic."""
+LEAST = 256
+"""Smaller cohorts are computed client by client."""
 MOST_PARAMETERS = 60_000
+IGNORED = -100
+"""The label that cross-entropy leaves out, as in torch."""
+RECORDINGS = 8
+"""Shapes of stacks whose step is recorded; ragged federations may have hundreds."""
 
 _DENSE = (
     nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus,
@@ -51,96 +59,168 @@ def stackable(module: nn.Module, update: object) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Stack:
+    """Trained models of several clients on top of each other, and the reports that belong to them."""
+
+    reports: list[Report]
+    parameters: Parameters
+
+
 def update_many(
     update: sgd,
     site: Site,
     broadcast: Broadcast,
-    data: Sequence[Examples],
+    data: Examples,
+    parts: Sequence[range],
     draws: Sequence[Draws],
     wanted: frozenset[str],
-) -> Iterator[Report]:
-    """The reports of several clients, in order."""
-    for start in range(0, len(data), WIDTH):
-        part = slice(start, start + WIDTH)
-        yield from _stack(update, site, broadcast, data[part], draws[part], wanted)
+) -> Iterator[Stack]:
+    """Train the clients whose samples are the given ``parts`` of ``data``, in order."""
+    count = max(1, round(len(parts) / WIDTH))
+    for i in range(count):
+        some = slice(i * len(parts) // count, (i + 1) * len(parts) // count)
+        yield _stack(update, site, broadcast, data, parts[some], draws[some], wanted)
 
 
 def _stack(
     update: sgd,
     site: Site,
     broadcast: Broadcast,
-    data: Sequence[Examples],
+    data: Examples,
+    parts: Sequence[range],
     draws: Sequence[Draws],
     wanted: frozenset[str],
-) -> list[Report]:
+) -> Stack:
     module = site.load(broadcast)
     module.train()
-    clients = len(data)
-    sizes = np.array([len(d) for d in data])
-    counts = np.array([update.count(int(n)) for n in sizes])
+    clients = len(parts)
+    sizes = [len(part) for part in parts]
+    counts = np.array([update.count(n) for n in sizes])
     order = np.argsort(-counts, kind="stable")  # those with the most steps first: the active ones are a prefix
-    pooled = site.place(Examples(torch.cat([d.x for d in data]), torch.cat([d.y for d in data])))
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    batches = [[b + int(first[i]) for b in update.batches(int(sizes[i]), draws[i]("batches"))] for i in order.tolist()]
-    names = [name for name, _ in module.named_parameters()]
-    stacked = [p.detach().expand(clients, *p.shape).clone() for p in module.parameters()]
+    streams = generators(draws[0].seed, "batches", draws[0].round, [d.client for d in draws])
+    shuffled = [part.start + update.order(len(part), rng) for part, rng in zip(parts, streams, strict=True)]
+    rows = [shuffled[i] for i in order.tolist()]
+    cuts = {n: update.cuts(n) for n in set(sizes)}
+    even = np.stack(rows) if len(cuts) == 1 else None
+    parameters = {name: p.detach().expand(clients, *p.shape).clone() for name, p in module.named_parameters()}
+    stacked = list(parameters.values())
     start = [p.clone() for p in stacked] if update.pull else []
     velocity: list[Tensor] = []
     rate = update.rate(draws[0].round)
     losses, seen = np.zeros(clients), np.zeros(clients)
-    last = counts - np.minimum(counts, [update.per_epoch(int(n)) for n in sizes])
+    last = counts - np.minimum(counts, [update.per_epoch(n) for n in sizes])
     for step in range(int(counts.max())):
         active = int((counts > step).sum())
-        now = [batches[j][step] for j in range(active)]
-        index, weight = _padded(now)
-        x, y = pooled.x[index], pooled.y[index]
-        gradients, values = _gradients(module, names, site.task, weight is None)(
-            [p[:active] for p in stacked], x, y, *([] if weight is None else [weight.to(site.device)])
-        )
-        update.step([p[:active] for p in stacked], gradients, rate, velocity, [s[:active] for s in start])
+        who = order[:active]
+        if even is not None:
+            index, weight = even[:, cuts[sizes[0]][step]], None
+            lengths = np.full(clients, index.shape[1])
+        else:
+            now = [rows[j][cuts[sizes[i]][step]] for j, i in enumerate(who.tolist())]
+            lengths = np.array([len(batch) for batch in now])
+            index, weight = _padded(now, lengths)
+        x, y = (_taken(t, index).to(site.device) for t in (data.x, data.y))
+        weights = [] if weight is None else [torch.from_numpy(weight).to(site.device)]
+        models = [p[:active] for p in stacked]
+        gradients, values = _step(site, module, list(parameters), models, x, y, *weights)
+        update.step(models, gradients, rate, velocity, [s[:active] for s in start])
         if velocity:
             velocity = [v[: int((counts > step + 1).sum())] for v in velocity]
-        lengths = np.array([len(b) for b in now])
-        who = order[:active]
         counted = step >= last[who]
-        per_sample = np.array(
-            [site.task.per_sample(v, n) for v, n in zip(values.tolist(), lengths.tolist(), strict=True)]
-        )
-        losses[who[counted]] += (per_sample * lengths)[counted]
+        total = values.double().numpy(force=True) * (lengths if site.task.reduction == "mean" else 1)
+        losses[who[counted]] += total[counted]
         seen[who[counted]] += lengths[counted]
-    place = np.empty(clients, dtype=int)
-    place[order] = np.arange(clients)
+    if (order != np.arange(clients)).any():
+        place = torch.from_numpy(np.argsort(order)).to(site.device)
+        parameters = {name: p[place] for name, p in parameters.items()}
     reports = []
-    for i in range(clients):
-        parameters = {name: p[int(place[i])] for name, p in zip(names, stacked, strict=True)}
+    for i, part in enumerate(parts):
         found = {"train": float(losses[i] / seen[i])}
         if "after" in wanted:
-            trained = site.load(Broadcast(broadcast.architecture, parameters))
-            found["after"] = site.loss(trained, data[i])
-        reports.append(Report(draws[i].client, parameters, found, int(counts[i]), int(sizes[i])))
-    return reports
+            trained = site.load(Broadcast(broadcast.architecture, {name: p[i] for name, p in parameters.items()}))
+            found["after"] = site.loss(trained, data[slice(part.start, part.stop)])
+        reports.append(Report(draws[i].client, None, found, int(counts[i]), sizes[i]))
+    return Stack(reports, parameters)
 
 
-def _padded(batches: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+def _taken(source: Tensor, index: NDArray[np.int64]) -> Tensor:
+    """``source[index]``; one flat copy per sample is faster."""
+    flat = source.flatten(1) if source.dim() > 1 else source
+    return flat.index_select(0, torch.from_numpy(index).reshape(-1)).view(*index.shape, *source.shape[1:])
+
+
+def _padded(
+    batches: Sequence[NDArray[np.int64]], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
     """Indices (clients × batch), and 1/0 weights of the samples where the batches differ in length."""
-    lengths = {len(b) for b in batches}
-    if len(lengths) == 1:
-        return torch.stack(list(batches)), None
-    index = nn.utils.rnn.pad_sequence(list(batches), batch_first=True)
-    weight = nn.utils.rnn.pad_sequence([torch.ones(len(b)) for b in batches], batch_first=True)
-    return index, weight
+    if (lengths == lengths[0]).all():
+        return np.stack(batches), None
+    weight = np.arange(lengths.max()) < lengths[:, None]
+    index = np.repeat([[b[0]] for b in batches], weight.shape[1], axis=1)
+    index[weight] = np.concatenate(batches)
+    return index, weight.astype(np.float32)
 
 
-def _gradients(module: nn.Module, names: list[str], task: Task, even: bool) -> Callable[..., Any]:
-    """(gradients, losses) of a stack of models on a stack of batches."""
+def _step(site: Site, module: nn.Module, names: list[str], models: list[Tensor], *data: Tensor) -> Any:
+    """(gradients, losses) of a stack of models on a stack of batches, by a recording of the operations if there is one.
 
-    def loss(parameters: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return task.loss(functional_call(module, dict(zip(names, parameters, strict=True)), (x,)), y)
+    ``torch.func`` takes longer to find the operations of a step than they take to run. They are recorded for
+    the first shapes that come, without what is computed twice, and run again: the same operations, the same bits.
+    """
+    shapes = tuple(t.shape for t in data)
+    if shapes not in site.recordings:
+        function = _gradients(module, names, site.task)
+        if len(site.recordings) >= RECORDINGS:
+            return function(models, *data)
+        site.recordings[shapes] = _recorded(function, models, *data)
+    with torch.no_grad():
+        return site.recordings[shapes](models, *data)
 
-    def weighted(parameters: list[Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        output = functional_call(module, dict(zip(names, parameters, strict=True)), (x,))
-        each = vmap(lambda o, t: task.loss(o.unsqueeze(0), t.unsqueeze(0)))(output, y)
-        total = (each * weight).sum()
-        return total if task.reduction == "sum" else total / weight.sum()
 
-    return vmap(grad_and_value(loss if even else weighted))
+def _recorded(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The tensor operations of ``function`` for arguments of these shapes; none is run twice."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    recording = make_fx(function)(*arguments)
+    first: dict[str, Any] = {}
+    for node in recording.graph.nodes:
+        if node.op == "call_function" and not node.is_impure():
+            same = first.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+            if same is not node:
+                node.replace_all_uses_with(same)
+    recording.graph.eliminate_dead_code()
+    recording.recompile()
+    return recording
+
+
+def _gradients(module: nn.Module, names: list[str], task: Task) -> Callable[..., Any]:
+    """(gradients, losses) of a stack of models on a stack of batches, with weights of the samples if they differ."""
+
+    def outputs(parameters: list[Tensor], x: Tensor) -> Tensor:
+        return functional_call(module, dict(zip(names, parameters, strict=True)), (x,))  # type: ignore[no-any-return]
+
+    def losses(output: Tensor, y: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Their sum, and each: no client's loss depends on another client's output."""
+        if task.loss is cross_entropy and y.dim() == 2 and output.dim() == 3:
+            # Classes first: a softmax over a short last dimension is ten times slower.
+            each = cross_entropy(output.flatten(0, 1).t()[None], y.flatten()[None], reduction="none").view(y.shape)
+            counted = (y != IGNORED) * (weight[0] if weight else 1.0)
+        elif weight:
+            each, counted = vmap(vmap(lambda o, t: task.loss(o[None], t[None])))(output, y), weight[0]
+        else:
+            found = vmap(task.loss)(output, y)
+            return found.sum(), found
+        found = (each * counted).sum(1)
+        if task.reduction == "mean":
+            found = found / counted.sum(1)
+        return found.sum(), found
+
+    def backward(parameters: list[Tensor], x: Tensor, slope: Tensor) -> list[Tensor]:
+        return vjp(lambda p: outputs(p, x), parameters)[1](slope)[0]  # type: ignore[no-any-return]
+
+    def both(parameters: list[Tensor], x: Tensor, *rest: Tensor) -> tuple[list[Tensor], Tensor]:
+        slope, found = grad(losses, has_aux=True)(vmap(outputs)(parameters, x), *rest)
+        return vmap(backward)(parameters, x, slope), found
+
+    return both

@@ -1,0 +1,100 @@
+"""Compiled pooling gives torch's bits: values, gradients, second gradients and whole trainings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
+
+import fedalpha
+from fedalpha import layers
+from fedalpha.layers import Pool, quicken
+from histories import same_model
+
+pytest.importorskip("numba")
+
+
+def images(*shape: int) -> Tensor:
+    """Many ties, both infinities, NaN."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(2).round().div(2)
+    for place, value in zip(
+        ((0, 0, 0, 1), (0, 0, 2, 2), (-1, -1, 3, 0)), (torch.nan, torch.inf, -torch.inf), strict=True
+    ):
+        x[place] = value
+    return x.contiguous(memory_format=torch.channels_last).requires_grad_()
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("shape", [(6, 32, 26, 26), (3, 64, 11, 11), (5, 3, 9, 12), (2, 1, 4, 4)])
+def test_values_and_gradients_are_torchs(shape: tuple[int, ...], relu: bool) -> None:
+    x = images(*shape)
+    ours, theirs = Pool(relu)(x), max_pool2d(x, 2)
+    theirs = theirs.relu() if relu else theirs
+    assert same(ours, theirs)
+    gradient = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1))
+    expected = torch.autograd.grad(theirs, x, gradient)[0]
+    assert same(torch.autograd.grad(ours, x, gradient, retain_graph=True)[0], expected)
+    assert same(torch.autograd.grad(ours, x, gradient, create_graph=True)[0], expected)
+
+
+def test_it_can_be_differentiated_twice() -> None:
+    def penalty(module: nn.Module) -> Tensor:
+        x = torch.linspace(-1, 1, 2 * 3 * 5 * 6, dtype=torch.float32).view(2, 3, 5, 6).sin()
+        x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+        slope = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)[0]
+        return torch.autograd.grad(slope.square().sum(), x)[0]
+
+    assert torch.allclose(penalty(Pool(relu=True)), penalty(nn.Sequential(nn.MaxPool2d(2), nn.ReLU())))
+
+
+def test_what_does_not_fit_is_left_to_torch() -> None:
+    pool = Pool(relu=True)
+    for x in (torch.randn(2, 3, 6, 6), torch.randn(3, 6, 6), torch.randn(2, 3, 6, 6, dtype=torch.float64)):
+        assert torch.equal(pool(x), max_pool2d(x, 2).relu())
+
+
+def test_only_plain_two_by_two_pooling_is_replaced() -> None:
+    watched = nn.MaxPool2d(2)
+    watched.register_forward_hook(lambda *_: None)
+    module = nn.Sequential(
+        nn.MaxPool2d(2), nn.ReLU(), nn.ReLU(), nn.MaxPool2d((2, 2)), nn.MaxPool2d(2), nn.MaxPool2d(3), nn.ReLU(),
+        nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, ceil_mode=True), watched, nn.ReLU(),
+    )  # fmt: skip
+    names = list(module.state_dict())
+    quicken(module)
+    assert list(module.state_dict()) == names
+    kinds = [(type(m).__name__, getattr(m, "relu", None)) for m in module]
+    assert kinds[:5] == [("Pool", True), ("Identity", None), ("Pool", True), ("Identity", None), ("Pool", False)]
+    assert [kind for kind, _ in kinds[5:]] == ["MaxPool2d", "ReLU", *["MaxPool2d"] * 4, "ReLU"]
+
+
+class Own(nn.Module):
+    """A user's network: ReLU before pooling, a pooling layer outside any Sequential."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
+        self.pool = nn.MaxPool2d(2)
+        self.last = nn.Linear(4, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.pool(self.first(x.view(-1, 1, 8, 8))).flatten(1))
+
+
+@pytest.mark.parametrize("model", ["cnn", Own()], ids=["cnn", "own"])
+def test_training_gives_the_same_bytes_with_and_without(model: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    data: object = "digits"
+    if model == "cnn":
+        drawn = torch.Generator().manual_seed(0)
+        data = (torch.rand(200, 1, 12, 12, generator=drawn), torch.randint(10, (200,), generator=drawn))
+    crowd = fedalpha.federation(data, clients=3, seed=0)  # type: ignore[arg-type]
+    quick = fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, workers=1)  # type: ignore[arg-type]
+    monkeypatch.setattr(layers, "COMPILED", False)
+    plain = fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, workers=1)  # type: ignore[arg-type]
+    assert same_model(quick, plain)
+    assert [row["loss"] for row in quick.rows] == [row["loss"] for row in plain.rows]
