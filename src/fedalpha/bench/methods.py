@@ -91,7 +91,11 @@ def methods(s: Setting) -> dict[str, list[Plugs]]:
         "SCAFFOLD": [{"update": f"scaffold(lr={s.lr}, prior=size)"}],
         "PAGE": [{"update": f"page(lr={s.lr})"}],
         "FedPAGE": [
-            {"select": f"fedpage(C={s.C}, p={s.p})", "update": f"fedpage(lr={s.lr}, p={s.p}, prior=size)"},
+            {
+                "select": f"fedpage(C={s.C}, p={s.p})",
+                "update": f"fedpage(lr={s.lr}, steps={steps}, p={s.p}, prior=size)",
+            }
+            for steps in (2, 5, 10)
         ],
         "L-BFGS": [{"update": f"lbfgs(lr={s.lr}, memory=5)"}],
         "PFNM": [{"combine": "pfnm(sigma=1)"}, {"combine": "pfnm(sigma=0.01)"}],

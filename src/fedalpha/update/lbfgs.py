@@ -87,5 +87,5 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 
 
 def _place(local: Local, before: list[Tensor], direction: Tensor) -> None:
-    moves = direction.split([p.numel() for p in before])
+    moves = torch.split(direction, [p.numel() for p in before])
     local.go([old.double() + move.view_as(old) for old, move in zip(before, moves, strict=True)])
