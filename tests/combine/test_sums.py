@@ -103,3 +103,30 @@ def test_a_stack_sums_to_the_bytes_of_one_after_the_other(compiled: bool, monkey
     for name, value in one_by_one.values.items():
         assert torch.equal(at_once.values[name], value)
     assert at_once.values["n"] == int(np.argmax(alpha))
+
+
+def test_large_models_are_summed_in_columns_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedalpha.combine import sums
+
+    drawn = torch.Generator().manual_seed(4)
+    models = [
+        {
+            "w": torch.randn(7, 1001, generator=drawn),
+            "n": torch.tensor(i),
+            "d": torch.randn(3, generator=drawn).double(),
+        }
+        for i in range(70)
+    ]
+    alpha = torch.rand(70, generator=drawn, dtype=torch.float64).numpy()
+    alpha[5] = 0
+    models[5]["w"][:] = torch.nan  # not looked at
+    plain = weighted_sum(alpha, models)
+    monkeypatch.setattr(sums, "_WORTH_THREADS", 1)
+    columns = weighted_sum(alpha, models)
+    assert list(columns.values) == list(plain.values)
+    assert columns.heaviest == plain.heaviest
+    for name, value in plain.values.items():
+        assert torch.equal(columns.values[name], value), name
+    models[9]["w"] = models[9]["w"].reshape(1001, 7)
+    with pytest.raises(ValueError, match="'w' is missing or of another shape"):
+        weighted_sum(alpha, models)

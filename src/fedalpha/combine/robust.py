@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,8 @@ from fedalpha.strategies import Array, State
 from fedalpha.update import Broadcast
 
 COLUMNS = 1 << 16
-"""Coordinates at a time: what a coordinate-wise rule needs besides the models stays small."""
+VALUES = 1 << 21
+"""At most so many coordinates and so many values at a time: what a rule needs besides the models stays small."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,22 +79,24 @@ def supported(reports: Reports, alpha: Array) -> tuple[Reports, Array]:
     return Reports(items), alpha[alpha != 0]
 
 
-def stacks(reports: Reports) -> Iterator[tuple[str, Tensor]]:
-    """(name, all clients' values as a matrix), tensor by tensor."""
+def slices(reports: Reports) -> Iterator[tuple[str, slice, Tensor]]:
+    """(name, coordinates, all clients' values there as a matrix), tensor by tensor, from left to right."""
     models = reports.models()
+    width = max(1, min(COLUMNS, VALUES // len(models)))
     for name in models[0]:
-        yield name, torch.stack([m[name].reshape(-1) for m in models])
+        flat = [m[name].reshape(-1) for m in models]
+        for start in range(0, len(flat[0]), width):
+            part = slice(start, start + width)
+            yield name, part, torch.stack([values[part] for values in flat])
 
 
 def gram(broadcast: Broadcast, reports: Reports) -> Array:
     """⟨x_i, x_j⟩ of the moves, in float64."""
     total = torch.zeros(len(reports.items), len(reports.items), dtype=torch.float64)
-    for name, stack in stacks(reports):
-        if stack.is_floating_point():
-            origin = broadcast.parameters[name].double().reshape(-1)
-            for start in range(0, stack.shape[1], COLUMNS):
-                moves = stack[:, start : start + COLUMNS].double() - origin[start : start + COLUMNS]
-                total += moves @ moves.T
+    for name, part, values in slices(reports):
+        if values.is_floating_point():
+            moves = values.double().sub_(broadcast.parameters[name].double().reshape(-1)[part])
+            total += moves @ moves.T
     found: Array = total.numpy()
     return found
 
@@ -109,19 +112,11 @@ def distances(products: Array) -> Array:
 def combination(broadcast: Broadcast, reports: Reports, coefficients: Array, alpha: Array) -> dict[str, Tensor]:
     """w_t + Σ c_i·(w_i − w_t), in float64; integer buffers by weighted median."""
     weights = torch.from_numpy(coefficients)
-    result = {}
-    for name, stack in stacks(reports):
-        old = broadcast.parameters[name]
-        if stack.is_floating_point():
-            origin = old.double().reshape(-1)
-            parts = []
-            for start in range(0, stack.shape[1], COLUMNS):
-                base = origin[start : start + COLUMNS]
-                parts.append(base + weights @ (stack[:, start : start + COLUMNS].double() - base))
-            result[name] = _shaped(parts, old)
-        else:
-            result[name] = middle(stack, alpha).reshape(old.shape)
-    return result
+
+    def joined(values: Tensor, base: Tensor) -> Tensor:
+        return base + weights @ values.double().sub_(base)
+
+    return _assembled(broadcast, reports, alpha, joined)
 
 
 def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: float, high: float) -> dict[str, Tensor]:
@@ -129,22 +124,21 @@ def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: fl
 
     low = high is the weighted median (the middle between two, if half of the weight lies on each side).
     """
-    result = {}
-    for name, stack in stacks(reports):
-        old = broadcast.parameters[name]
-        if stack.is_floating_point():
-            parts = [
-                _between(stack[:, start : start + COLUMNS], alpha, low, high)
-                for start in range(0, stack.shape[1], COLUMNS)
-            ]
-            result[name] = _shaped(parts, old)
+    return _assembled(broadcast, reports, alpha, lambda values, _: _between(values, alpha, low, high))
+
+
+def _assembled(
+    broadcast: Broadcast, reports: Reports, alpha: Array, joined: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """``joined(values, w_t)`` of all floating coordinates; integer buffers by weighted median."""
+    result = {name: old.clone() for name, old in broadcast.parameters.items()}
+    for name, part, values in slices(reports):
+        if values.is_floating_point():
+            found = joined(values, broadcast.parameters[name].double().reshape(-1)[part])
         else:
-            result[name] = middle(stack, alpha).reshape(old.shape)
+            found = middle(values, alpha)
+        result[name].view(-1)[part] = found
     return result
-
-
-def _shaped(parts: list[Tensor], old: Tensor) -> Tensor:
-    return torch.cat(parts).reshape(old.shape).to(old.dtype) if parts else old.clone()
 
 
 def _between(stack: Tensor, alpha: Array, low: float, high: float) -> Tensor:

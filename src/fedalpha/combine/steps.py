@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Reports
-from fedalpha.combine.robust import COLUMNS, Wrapper, check_simplex, distances, gram, stacks
+from fedalpha.combine.robust import Wrapper, check_simplex, distances, gram, slices
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -76,14 +76,13 @@ class nnm(Wrapper):  # noqa: N801
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
         check_simplex(self, simplex)
         mix = torch.from_numpy(self.mixing(distances(gram(broadcast, reports)), alpha))
-        models: list[dict[str, Tensor]] = [dict(m) for m in reports.models()]
-        for name, stack in stacks(reports):
-            if stack.is_floating_point():
-                for start in range(0, stack.shape[1], COLUMNS):
-                    part = stack[:, start : start + COLUMNS]
-                    stack[:, start : start + COLUMNS] = (mix @ part.double()).to(part.dtype)
-                for model, values in zip(models, stack, strict=True):
-                    model[name] = values.reshape(model[name].shape)
+        models = [
+            {k: torch.empty_like(v) if v.is_floating_point() else v for k, v in m.items()} for m in reports.models()
+        ]
+        for name, part, values in slices(reports):
+            if values.is_floating_point():
+                for model, mixed in zip(models, (mix @ values.double()).to(values.dtype), strict=True):
+                    model[name].view(-1)[part] = mixed
         return Reports([dataclasses.replace(r, parameters=m) for r, m in zip(reports.items, models, strict=True)])
 
     def mixing(self, squares: Array, alpha: Array) -> Array:

@@ -9,7 +9,10 @@ does the same in NumPy, gives the same bytes too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,6 +26,7 @@ from fedalpha.strategies import Array
 _PIECE = 1 << 15
 _WORTH_COMPILING = 1 << 17
 """Smaller sums are formed before numba is imported."""
+_WORTH_THREADS = 1 << 24
 
 
 class Sum:
@@ -84,15 +88,53 @@ def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled:
             flat[piece].add_(row[piece].to(torch.float64, copy=True).mul_(weight))  # also of what is float64 already
 
 
-def weighted_sum(alpha: Array, models: Sequence[Parameters] | Iterable[Parameters]) -> Sum:
+def weighted_sum(alpha: Array, models: Iterable[Parameters]) -> Sum:
     """Σ alpha_i·w_i over all clients, block by block; clients with alpha = 0 are not looked at."""
+    models = list(models)
+    size = sum(value.numel() for value in models[0].values()) if models else 0
+    large = COMPILED and size * np.count_nonzero(alpha) >= _WORTH_THREADS
+    return _in_columns(alpha, models) if large else _one_by_one(alpha, models)
+
+
+def _one_by_one(alpha: Array, models: list[Parameters]) -> Sum:
     total = Sum()
-    each = iter(zip(alpha.tolist(), models, strict=True))
     for block in blocks(len(alpha)):
         part = Sum()
-        for _ in block:
-            a, parameters = next(each)
-            if a != 0:
-                part.add(a, parameters)
+        for i in block:
+            if alpha[i] != 0:
+                part.add(float(alpha[i]), models[i])
         total.merge(part)
+    return total
+
+
+def _in_columns(alpha: Array, models: list[Parameters]) -> Sum:
+    """The same bytes for large models: all clients at a few coordinates, then the next; threads share the coordinates.
+
+    The sums stay in the cache, so every model is read once and nothing else moves.
+    """
+    from fedalpha.kernels import sum_blocks
+
+    names = list(models[0])
+    others = {name for name, value in models[0].items() if value.dtype != torch.float32}
+    total = _one_by_one(alpha, [{name: m[name] for name in others} for m in models])
+    counted = alpha != 0
+    ends = np.cumsum([counted[block.start : block.stop].sum() for block in blocks(len(alpha))])
+    models = [model for model, counts in zip(models, counted.tolist(), strict=True) if counts]
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        for name, first in models[0].items():
+            if name in others:
+                continue
+            if any(name not in m or m[name].shape != first.shape for m in models):
+                raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
+            values = [m[name].detach().to("cpu", torch.float32).contiguous() for m in models]
+            addresses = np.array([value.data_ptr() for value in values], dtype=np.uint64)
+            total.values[name] = torch.empty(first.shape, dtype=torch.float64)
+            flat = total.values[name].view(-1).numpy()
+            cuts = np.linspace(0, len(flat), threads + 1).astype(int).tolist()
+            work = [pool.submit(sum_blocks, addresses, alpha[counted], ends, a, b, flat) for a, b in pairwise(cuts)]
+            for done in work:
+                done.result()
+    total.values = {name: total.values[name] for name in names}
+    total.heaviest = float(alpha.max())
     return total

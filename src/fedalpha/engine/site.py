@@ -103,13 +103,15 @@ class ClientSite(Site):
         cut = blocks(len(job.ids))
         together = self._stacks(broadcast, job.ids)
         made = []
-        for some in np.array_split(np.arange(len(cut)), math.ceil(len(job.ids) / WIDTH) if together else len(cut)):
-            part = slice(cut[some[0]].start, cut[some[-1]].stop)
+        span = max(1, WIDTH // len(cut[0])) if together else 1
+        starts = range(0, max(1, len(cut) - span // 2), span)  # a few blocks that are left over join the last part
+        for i in starts:
+            some = cut[i : None if i == starts[-1] else i + span]
+            part = slice(some[0].start, some[-1].stop)
             ids = job.ids[part].tolist()
             states = [job.states.get(id, {}) for id in ids]
             alpha = None if job.alpha is None else job.alpha[part].tolist()
-            sizes = [len(cut[i]) for i in some]
-            made.append(Order(job.round, ids, states, job.wanted, alpha, sizes, together))
+            made.append(Order(job.round, ids, states, job.wanted, alpha, [len(block) for block in some], together))
         return made
 
     def _stacks(self, broadcast: Broadcast, ids: Ids) -> bool:

@@ -70,6 +70,8 @@ def bench(
                 say(f"repetition {repetition}: the machine's rates")
                 record["rates"].append(_machine_rates(sizes, limit))
             for contestant in contestants:
+                if contestant.once and repetition != 1:
+                    continue
                 run = _run(contestant, repetition, limit)
                 record["runs"].append(run)
                 say(_line(run, sizes.repetitions))
@@ -155,9 +157,11 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
             if entry.name in ("feddist", "pfnm"):  # they match neurons: there are none in a flat vector
                 continue
             rule = entry.examples[0]
-            command = [sys.executable, str(SCRIPTS / "run_combine.py"), "--rule", rule, "--rounds", str(sizes.rounds)]
+            once = not COMBINES.parse(rule).linear
+            command = [sys.executable, str(SCRIPTS / "run_combine.py"), "--rule", rule]
+            command += ["--rounds", str(1 if once else sizes.rounds)]
             command += ["--updates", str(sizes.updates), "--parameters", str(sizes.parameters)]
-            found.append(Contestant("E", entry.name, rule, command, ours=True))
+            found.append(Contestant("E", entry.name, rule, command, ours=True, once=once))
     if "start" in workloads:
         digits = ["run", "--dataset", "digits", "--clients", "10", "--rounds", "1", "--seed", str(SEED)]
         commands = {
@@ -177,7 +181,7 @@ def _run(contestant: Contestant, repetition: int, limit: float) -> dict[str, Any
     if contestant.work is not None and contestant.model is not None and contestant.model.exists():
         found["loss"] = loss(contestant.work, np.load(contestant.model))
     names = {"workload": contestant.workload, "name": contestant.name, "title": contestant.title}
-    return {**names, "repetition": repetition, "whole": contestant.whole, **found}
+    return {**names, "repetition": repetition, "whole": contestant.whole or contestant.once, **found}
 
 
 def _machine_rates(sizes: Sizes, limit: float) -> dict[str, float]:

@@ -24,6 +24,7 @@ EVERY = 0.1
 @dataclass(frozen=True)
 class Contestant:
     """A command that takes part in a workload. ``whole``: the process itself is timed, not rounds that it reports.
+    ``once``: too slow to repeat; its only round counts.
 
     ``model``: where it keeps the model that is compared, in a folder of prepared work ``work``.
     """
@@ -34,6 +35,7 @@ class Contestant:
     command: Sequence[str]
     ours: bool = False
     whole: bool = False
+    once: bool = False
     work: Path | None = None
     model: Path | None = None
 
