@@ -28,6 +28,7 @@ from fedalpha.strategies import KNOWN_BEFORE_TRAINING, Array, Cohort, FedAvg, Ne
 from fedalpha.strategies import weigh as checked_weights
 from fedalpha.tolerance import Influence, influence
 from fedalpha.update import Broadcast, Update, sgd
+from fedalpha.update.page import one_coin
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Algorithm:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; give a number of clients ≥ 0")
         privacy.check(self.weigh, self.combine)
+        one_coin(self.select, self.update)
 
     def init(self, broadcast: Broadcast, clients: int | None) -> ServerState:
         """The state before round 0."""

@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "feddist": {"combine": "feddist(spread=2.5, limit=90)", "update": "sgd(lr=0.2, epochs=2)"},
     "scaffold": {"update": "scaffold(lr=0.1)", "select": "uniform(count=5)"},
     "page": {"update": "page(lr=0.1, batch=16, steps=6, p=0.3)", "select": "uniform(count=5)"},
+    "fedpage": {"update": "fedpage(lr=0.1, steps=6, p=0.5)", "select": "fedpage(count=5, p=0.5)"},
     "lbfgs": {"update": "lbfgs(lr=0.1, memory=3, steps=6)", "select": "uniform(count=4)"},
     "fedadam": {"apply": "fedadam(lr=0.01)"},
     "power_of_choice": {"select": "power_of_choice(count=4, d=8, stale=true)", "strategy": "FedAvg(prior=uniform)"},

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedalpha
+from fedalpha.callbacks import Callback
 from fedalpha.data import Pooled
+from fedalpha.fairness import client_accuracies
+from fedalpha.round import ServerState
 from fedalpha.select import SELECTIONS
+from fedalpha.stats import paired
 from histories import same_model
 
 
@@ -80,27 +86,45 @@ def test_loss_proportional_chances() -> None:
     assert chosen("loss_proportional(count=2)", Crowd([1, 1], [0, 0]), 0) == [0, 1]
 
 
-def skewed() -> Pooled:
-    """18 clients with the digits 0–4, 2 small ones with 8 and 9; each client is tested on its own classes."""
-    whole = fedalpha.federation("digits", partition="iid", clients=1, seed=0)
-    x, y = whole.client(0).x, whole.client(0).y
-    easy, hard = (y < 5).nonzero().flatten(), (y >= 8).nonzero().flatten()
-    groups = [*easy.chunk(18), *hard[:60].chunk(2)]
-    test = whole.test
-    parts = [(test.x[test.y < 5], test.y[test.y < 5]) for _ in range(18)]
-    parts += [(test.x[test.y >= 8], test.y[test.y >= 8]) for _ in range(2)]
-    return fedalpha.federation([(x[g], y[g]) for g in groups], test=parts)
+class Tail(Callback):
+    """The accuracy of the worst-served fifth of the clients, mean over the rounds from ``start`` on."""
+
+    def __init__(self, data: Pooled, start: int) -> None:
+        self.data, self.start = data, start
+        self.values: list[float] = []
+
+    def on_round(self, row: dict[str, Any], state: ServerState) -> None:
+        if row["round"] < self.start:
+            return
+        module = state.broadcast.architecture.build()
+        module.load_state_dict(state.broadcast.parameters)
+        with torch.no_grad():
+            correct = module(self.data.test.x).argmax(dim=1) == self.data.test.y
+        accuracies = client_accuracies(self.data, correct.double().numpy())
+        assert accuracies is not None
+        self.values.append(float(np.sort(accuracies)[: len(accuracies) // 5].mean()))
+
+
+def tail(seed: int, select: str) -> float:
+    data = fedalpha.federation("digits", partition="dirichlet(a=0.3)", clients=30, seed=seed)
+    watch = Tail(data, 31)
+    same = {"rounds": 40, "seed": seed, "workers": 1, "callbacks": [watch], "evaluate_every": 40}
+    fedalpha.run(data, "mlp", "FedAvg(prior=uniform)", select=select, **same)
+    return float(np.mean(watch.values))
 
 
 def test_power_of_choice_raises_the_worst_clients_accuracy() -> None:
-    data, gains = skewed(), []
-    for seed in range(3):
-        same = {"rounds": 40, "workers": 1, "seed": seed, "strategy": "FedAvg(prior=uniform)"}
-        fair = fedalpha.run(data, "mlp", select="power_of_choice(count=4, d=12)", update="sgd(epochs=2)", **same)
-        plain = fedalpha.run(data, "mlp", select="uniform(count=4)", update="sgd(epochs=2)", **same)
-        worst = [h.column("worst_client_accuracy")[-10:].mean() for h in (fair, plain)]
-        gains.append(worst[0] - worst[1])
-    assert min(gains) > 0.1
+    """The paper's argument: who is served worst is chosen more often, the more candidates d there are.
+
+    All was fixed before anything was run: 30 clients with labels from a Dirichlet law of 0.3 as in the paper,
+    m = 3 of d = 9 candidates (the shares that docs/methods.md shows), local SGD as it is by default, 40 rounds;
+    the measure is the accuracy of the worst-served fifth, mean of the last ten rounds, minus that of uniform
+    selection with the same seed. The seeds 100–109 were run once, with this setting alone: 11.7 ± 5.7 points.
+    """
+    seeds = range(100, 110)
+    chosen, plain = ([tail(seed, s) for seed in seeds] for s in ("power_of_choice(C=0.1, d=0.3)", "uniform(C=0.1)"))
+    difference = paired(chosen, plain)
+    assert difference.mean - difference.half > 0  # the 95 % interval (Student t) excludes 0
 
 
 def test_the_variants_save_what_they_promise(digits: Pooled) -> None:

@@ -53,6 +53,18 @@ def test_fedpidavg_forgets_what_is_older_than_its_memory() -> None:
     np.testing.assert_allclose(alphas[2], [2 / 6, 4 / 6])
 
 
+def test_fedpidavg_sums_the_present_loss_and_five_earlier_ones() -> None:
+    """Ten rounds written out with a window of six, as in the public code that its docstring names."""
+    losses = np.random.default_rng(0).uniform(0.5, 2, size=(10, 3))
+    found = rounds(strategy("FedPIDAvg"), *losses.tolist(), sizes=[1, 2, 3])
+    for t in range(1, 10):
+        fall = np.maximum(losses[t - 1] - losses[t], 0)
+        window = losses[max(0, t - 5) : t + 1].sum(axis=0)
+        p = np.array([1, 2, 3]) / 6
+        d = fall / fall.sum() if fall.sum() else p
+        np.testing.assert_allclose(found[t], 0.45 * p + 0.45 * d + 0.1 * window / window.sum())
+
+
 def test_fednova_by_hand() -> None:
     alpha = fedalpha.weights("FedNova", [0, 0], [1, 3], steps=[2, 4])  # τ_eff = 0.5 + 3 = 3.5
     np.testing.assert_allclose(alpha, [3.5 * 0.25 / 2, 3.5 * 0.75 / 4])

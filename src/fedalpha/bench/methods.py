@@ -40,6 +40,11 @@ class Setting:
     seeds: int
 
     @property
+    def p(self) -> float:
+        """PAGE's chance of a round with everybody, m/(N + m)."""
+        return round(self.C / (1 + self.C), 2)
+
+    @property
     def shared(self) -> dict[str, str]:
         return {"select": f"uniform(C={self.C})", "update": f"sgd(lr={self.lr})"}
 
@@ -85,6 +90,13 @@ def methods(s: Setting) -> dict[str, list[Plugs]]:
         "FedProx": [{"update": f"fedprox(mu={mu}, lr={s.lr})"} for mu in (0.01, 0.1, 1)],
         "SCAFFOLD": [{"update": f"scaffold(lr={s.lr}, prior=size)"}],
         "PAGE": [{"update": f"page(lr={s.lr})"}],
+        "FedPAGE": [
+            {
+                "select": f"fedpage(C={s.C}, p={s.p})",
+                "update": f"fedpage(lr={s.lr}, steps={steps}, p={s.p}, prior=size)",
+            }
+            for steps in (2, 5, 10)
+        ],
         "L-BFGS": [{"update": f"lbfgs(lr={s.lr}, memory=5)"}],
         "PFNM": [{"combine": "pfnm(sigma=1)"}, {"combine": "pfnm(sigma=0.01)"}],
         "FedDist": [{"combine": "feddist(spread=1.8, rise=0, limit=128)"}],

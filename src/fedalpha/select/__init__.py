@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fedalpha.select.base import SELECTIONS, Ask, Population, Select
 from fedalpha.select.by_loss import loss_proportional, power_of_choice
+from fedalpha.select.fedpage import fedpage
 from fedalpha.select.uniform import uniform
 
-__all__ = ["SELECTIONS", "Ask", "Population", "Select", "loss_proportional", "power_of_choice", "uniform"]
+__all__ = ["SELECTIONS", "Ask", "Population", "Select", "fedpage", "loss_proportional", "power_of_choice", "uniform"]

@@ -66,6 +66,10 @@ def shares(values: Array, otherwise: Array) -> Array:
 class FedNolowe(Course):
     """Two L1 normalisations: the lower a client's share of the losses, the more it weighs.
 
+    Checked against the authors' code (dongld-2020/fednolowe): losses over their sum, 1 minus that, over its sum; all
+    alike where every loss is 0; sizes play no part. Their loss is the mean over all local epochs of the round,
+    ours over the last one (the same for one epoch). A single client, for which they divide 0 by 0, weighs 1.
+
     >>> import fedalpha
     >>> fedalpha.weights("FedNolowe", losses=[1, 3])
     array([0.75, 0.25])
@@ -131,8 +135,16 @@ class FedCostWAvg(Course):
 class FedPIDAvg(Course):
     """A PID controller's view: proportional to size, to the fall of the loss, and to recent losses.
 
-    I sums the present loss and up to ``memory`` earlier ones. A loss that rose has d = 0 (the paper's
+    I sums the present loss and up to ``memory`` earlier ones of the client. A loss that rose has d = 0 (the
     formula would give a negative share); where nobody's loss fell, b goes to p.
+
+    Of the paper only the abstract could be read (sizes, the drop of the cost, an integral term). Formula, shares, the
+    six losses in I and d ≥ 0 are those of the code that Manthe et al. published with their comparison on the paper's
+    data (Medical Image Analysis, 2024; MatthisManthe/Benchmark_FeTS2022, with positive_difference as in
+    their final runs); other public implementations have the same three terms and shares, but sum the five
+    losses before the present one, and leave d signed or take its size. Settled here: b goes to p where no
+    loss fell (there the weights then sum to less than 1), and missing losses are not invented (there
+    they are 1). The paper's Poisson rule says who trains, and is no part of the weights.
 
     >>> rule = FedPIDAvg()
     >>> state = rule.weights(rule.init(2), Cohort(ids=[0, 1], sizes=[1, 1], train=[1.0, 1.0]))[1]

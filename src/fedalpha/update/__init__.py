@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fedalpha.update.base import UPDATES, Broadcast, Report, Site, Update
 from fedalpha.update.lbfgs import lbfgs
-from fedalpha.update.page import page
+from fedalpha.update.page import fedpage, page
 from fedalpha.update.scaffold import scaffold
 from fedalpha.update.schedules import SCHEDULES, Schedule
 from fedalpha.update.sgd import fedprox, sgd
@@ -21,6 +21,7 @@ __all__ = [
     "Schedule",
     "Site",
     "Update",
+    "fedpage",
     "fedprox",
     "lbfgs",
     "page",

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site, seeded
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site
 from fedalpha.update.curvature import Pairs
-from fedalpha.update.local import Last, Local
-from fedalpha.update.scaffold import without_momentum
+from fedalpha.update.local import Local, without_momentum
 from fedalpha.update.sgd import sgd
 
 _HALVINGS = 10
@@ -58,31 +57,28 @@ class lbfgs(sgd):  # noqa: N801 - written in lower case
         draws: Draws,
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
-        local = Local(site, broadcast, data, draws, self.weight_decay)
-        pairs = Pairs(self.memory, self.rate(draws.round), self.aggregate)
-        steps = self.count(len(data))
-        last = Last(steps, self.per_epoch(len(data)))
-        with seeded(draws.integer("torch"), site.device):
-            for batch in self.batches(len(data), draws("batches")):
+        local = Local(self, site, broadcast, data, draws)
+        pairs = Pairs(self.memory, local.rate, self.aggregate)
+        with local.seeded():
+            for batch in local.batches():
                 loss, gradients = local.gradient(batch)
-                last.add(loss, len(batch))
+                local.saw(loss, len(batch))
                 g = _flat(gradients)
                 step = self._search(local, batch, g, -pairs.solve(g))
                 if step is not None:
                     pairs.add(step, _flat(local.gradient(batch)[1]) - g)
-        return local.report(last.mean, steps, wanted)
+        return local.report(wanted)
 
     def _search(self, local: Local, batch: Tensor, g: Tensor, direction: Tensor) -> Tensor | None:
         """Move along the direction, halved until the loss falls; None (and no move) if it never does."""
         start, slope = local.loss(batch), float(g @ direction)
-        before = [p.detach().clone() for p in local.parameters]
+        before = local.point()
         for _ in range(_HALVINGS):
             _place(local, before, direction)
             if local.loss(batch) <= start + 1e-4 * slope:
-                after = _flat([p.detach() for p in local.parameters])
-                return after - _flat(before)  # as it was rounded
+                return _flat(local.point()) - _flat(before)  # as it was rounded
             direction, slope = direction / 2, slope / 2
-        _place(local, before, torch.zeros_like(direction))
+        local.go(before)
         return None
 
 
@@ -90,9 +86,6 @@ def _flat(tensors: list[Tensor]) -> Tensor:
     return torch.cat([t.reshape(-1).double() for t in tensors])
 
 
-@torch.no_grad()
 def _place(local: Local, before: list[Tensor], direction: Tensor) -> None:
-    at = 0
-    for p, old in zip(local.parameters, before, strict=True):
-        p.copy_(old.double() + direction[at : at + p.numel()].view_as(p))
-        at += p.numel()
+    moves = torch.split(direction, [p.numel() for p in before])
+    local.go([old.double() + move.view_as(old) for old, move in zip(before, moves, strict=True)])

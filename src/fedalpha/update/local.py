@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
 import torch
 from torch import Tensor
 
 from fedalpha.data.federations import Examples
 from fedalpha.rng import Draws
-from fedalpha.update.base import CHUNK, Broadcast, Report, Site
+from fedalpha.update.base import CHUNK, Broadcast, Report, Site, seeded
+from fedalpha.update.sgd import sgd
 
 
 class Local:
-    """A client during its update: loss and gradient of batches, and the report at the end."""
+    """A client during its update: its batches, their losses and gradients, and the report at the end."""
 
-    def __init__(
-        self, site: Site, broadcast: Broadcast, data: Examples, draws: Draws, weight_decay: float = 0.0
-    ) -> None:
-        self.site, self.data, self.draws = site, data, draws
+    def __init__(self, method: sgd, site: Site, broadcast: Broadcast, data: Examples, draws: Draws) -> None:
+        self.method, self.site, self.data, self.draws = method, site, data, draws
         self.module = site.load(broadcast)
         self.module.train()
-        self.weight_decay = weight_decay
         named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
+        self.steps, self.rate = method.count(len(data)), method.rate(draws.round)
         self._here = site.place(data)
         self._everything = torch.arange(len(data))
+        self._step, self._total, self._seen = 0, 0.0, 0
+
+    def seeded(self) -> AbstractContextManager[None]:
+        """Inside, torch's own draws are this client's in this round."""
+        return seeded(self.draws.integer("torch"), self.site.device)
+
+    def batches(self) -> Iterator[Tensor]:
+        return self.method.batches(len(self.data), self.draws("batches"))
+
+    def point(self) -> list[Tensor]:
+        """A copy of the parameters as they are now."""
+        return [p.detach().clone() for p in self.parameters]
 
     def gradient(self, batch: Tensor | None = None) -> tuple[float, list[Tensor]]:
         """Mean loss per sample and its gradient (with weight decay), on a batch or on all of the data."""
@@ -39,27 +53,47 @@ class Local:
             total += share * loss.item()
             scaled = gradients if share == 1 else [share * g for g in gradients]
             sums = [a + b for a, b in zip(sums, scaled, strict=True)] if sums else list(scaled)
-        if self.weight_decay:
-            sums = [g.add(p.detach(), alpha=self.weight_decay) for g, p in zip(sums, self.parameters, strict=True)]
+        if decay := self.method.weight_decay:
+            sums = [g.add(p.detach(), alpha=decay) for g, p in zip(sums, self.parameters, strict=True)]
         return total, sums
 
     @torch.no_grad()
     def loss(self, batch: Tensor) -> float:
         """Mean loss per sample of a batch, with weight decay."""
-        squares = sum(float(p.double().square().sum()) for p in self.parameters) if self.weight_decay else 0.0
-        return self._mean(batch).item() + self.weight_decay / 2 * squares
+        decay = self.method.weight_decay
+        squares = sum(float(p.double().square().sum()) for p in self.parameters) if decay else 0.0
+        return self._mean(batch).item() + decay / 2 * squares
 
     @torch.no_grad()
-    def move(self, moves: list[Tensor], scale: float) -> None:
+    def move(self, moves: Sequence[Tensor], scale: float) -> None:
         """w ← w + scale·moves."""
         for p, move in zip(self.parameters, moves, strict=True):
             p.add_(move, alpha=scale)
 
-    def report(self, train: float, steps: int, wanted: frozenset[str]) -> Report:
-        losses = {"train": train}
+    @torch.no_grad()
+    def go(self, point: Sequence[Tensor]) -> None:
+        """w ← point."""
+        for p, value in zip(self.parameters, point, strict=True):
+            p.copy_(value)
+
+    def saw(self, loss: float, samples: int) -> None:
+        """Note a step's mean loss; what is reported is the mean over the last epoch, as with SGD."""
+        if self._step >= self.steps - min(self.steps, self.method.per_epoch(len(self.data))):
+            self._total += loss * samples
+            self._seen += samples
+        self._step += 1
+
+    def report(
+        self,
+        wanted: frozenset[str],
+        extras: Mapping[str, Tensor] | None = None,
+        state: Mapping[str, Mapping[str, Tensor]] | None = None,
+    ) -> Report:
+        losses = {"train": self._total / self._seen}
         if "after" in wanted:
             losses["after"] = self.site.loss(self.module, self.data)
-        return Report(self.draws.client, self.site.parameters(), losses, steps, len(self.data))
+        parameters, samples = self.site.parameters(), len(self.data)
+        return Report(self.draws.client, parameters, losses, self.steps, samples, dict(extras or {}), state or {})
 
     def _mean(self, batch: Tensor) -> Tensor:
         target = self._here.y[batch]
@@ -67,20 +101,14 @@ class Local:
         return loss if self.site.task.reduction == "mean" else loss / len(target)
 
 
-class Last:
-    """The mean loss per sample over the last epoch, as every solver reports it."""
+def without_momentum(update: sgd) -> None:
+    """Refuse momentum where the method has none."""
+    if update.momentum:
+        raise ValueError(f"{update.text_name}: momentum = {update.momentum}; the method has none, leave it out")
 
-    def __init__(self, steps: int, per_epoch: int) -> None:
-        self._first = steps - min(steps, per_epoch)
-        self._step = 0
-        self._total, self._seen = 0.0, 0
 
-    def add(self, loss: float, samples: int) -> None:
-        if self._step >= self._first:
-            self._total += loss * samples
-            self._seen += samples
-        self._step += 1
-
-    @property
-    def mean(self) -> float:
-        return self._total / self._seen
+def held(found: Mapping[str, Tensor], prefix: str, names: Sequence[str], like: Sequence[Tensor]) -> list[Tensor] | None:
+    """The tensors called prefix + name; None where one is missing, or the model has changed its shape."""
+    values = [found.get(prefix + name) for name in names]
+    fits = [v.to(p.device) for v, p in zip(values, like, strict=True) if v is not None and v.shape == p.shape]
+    return fits if len(fits) == len(values) else None

@@ -15,8 +15,8 @@ from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
 from fedalpha.strategies.base import choice
-from fedalpha.update.base import UPDATES, Broadcast, Report, Site, seeded
-from fedalpha.update.local import Last, Local
+from fedalpha.update.base import UPDATES, Broadcast, Report, Site
+from fedalpha.update.local import Local, without_momentum
 from fedalpha.update.sgd import sgd
 
 _PREFIX = "scaffold."
@@ -54,32 +54,23 @@ class scaffold(sgd):  # noqa: N801 - written in lower case
         draws: Draws,
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
-        local = Local(site, broadcast, data, draws, self.weight_decay)
-        start = [p.detach().clone() for p in local.parameters]
+        local = Local(self, site, broadcast, data, draws)
+        start = local.point()
         common = [_found(broadcast.extras, _PREFIX + name, p) for name, p in zip(local.names, start, strict=True)]
         own = [_found(state.get("control", {}), name, p) for name, p in zip(local.names, start, strict=True)]
         shift = [c - mine for c, mine in zip(common, own, strict=True)]
-        rate = self.rate(draws.round)
-        steps = self.count(len(data))
-        last = Last(steps, self.per_epoch(len(data)))
-        with seeded(draws.integer("torch"), site.device):
-            for batch in self.batches(len(data), draws("batches")):
+        with local.seeded():
+            for batch in local.batches():
                 loss, gradients = local.gradient(batch)
                 scale = 1.0 if site.task.reduction == "mean" else len(batch)
-                local.move([scale * g + s for g, s in zip(gradients, shift, strict=True)], -rate)
-                last.add(loss, len(batch))
-        moved = [(x - y.detach()) / (steps * rate) for x, y in zip(start, local.parameters, strict=True)]
+                local.move([scale * g + s for g, s in zip(gradients, shift, strict=True)], -local.rate)
+                local.saw(loss, len(batch))
+        length = local.steps * local.rate
+        moved = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
         change = [m - c for m, c in zip(moved, common, strict=True)]
-        report = local.report(last.mean, steps, wanted)
-        return Report(
-            report.id,
-            report.parameters,
-            report.losses,
-            steps,
-            report.samples,
-            {_PREFIX + name: c.cpu() for name, c in zip(local.names, change, strict=True)},
-            {"control": {name: (mine + c).cpu() for name, mine, c in zip(local.names, own, change, strict=True)}},
-        )
+        extras = {_PREFIX + name: c.cpu() for name, c in zip(local.names, change, strict=True)}
+        control = {name: (mine + c).cpu() for name, mine, c in zip(local.names, own, change, strict=True)}
+        return local.report(wanted, extras, {"control": control})
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
         total = float(population.clients)
@@ -93,12 +84,6 @@ class scaffold(sgd):  # noqa: N801 - written in lower case
                 summed = summed + weight / total * change.double()
             extras[name] = summed.to(values[0][1].dtype)
         return extras
-
-
-def without_momentum(update: sgd) -> None:
-    """Refuse momentum where the method has none."""
-    if update.momentum:
-        raise ValueError(f"{update.text_name}: momentum = {update.momentum}; the method has none, leave it out")
 
 
 def _found(held: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
