@@ -94,8 +94,8 @@ class fedpage(sgd):  # noqa: N801
 
     g and w_{t−1} travel with the broadcast (three times the bytes down, twice up); clients keep nothing.
     ``prior``: uniform (the reference; use it with ``FedAvg(prior=uniform)``) or size, where clients count by
-    their data as in FedAvg. Give ``steps``, with K·lr well below 1/L as for gradient descent: a round is one gradient step
-    of that length, and with ``epochs`` large clients would take a longer one.
+    their data as in FedAvg. Give ``steps``, with K·lr well below 1/L as for gradient descent: a round is one gradient
+    step of that length, and with ``epochs`` large clients would take a longer one.
 
     Sources: of the paper only abstract and introduction could be read (PAGE in place of local SGD, S of N clients
     a round, rounds that cost what SCAFFOLD's do). The steps are those of its implementation in the public code
