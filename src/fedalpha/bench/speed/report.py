@@ -37,19 +37,23 @@ def table(
     """The results as Markdown."""
     machine = record["machine"]
     memory = "" if machine["memory"] is None else f", {machine['memory'] / 2**30:.0f} GiB"
-    turns = max((run["repetition"] for run in record["runs"]), default=0)
+    turns: dict[str, int] = {}
+    for run in record["runs"]:
+        turns[run["workload"]] = max(turns.get(run["workload"], 0), run["repetition"])
+    counts = {n: ", ".join(w for w, m in turns.items() if m == n) for n in sorted(set(turns.values()))}
+    repeated = " and ".join(f"{n} ({names})" if len(counts) > 1 else f"{n}" for n, names in counts.items())
     lines = [
         "# Speed",
         "",
         f"{machine['processor']}, {machine['cores']} cores{memory}; {machine['system']}; Python {machine['python']}.",
         "",
-        f"Medians (smallest–largest) over the rounds of {turns} interleaved repetitions; every repetition is a "
+        f"Medians (smallest–largest) over the rounds of {repeated} interleaved repetitions; every repetition is a "
         "fresh process whose first round warms up and stands apart. Nothing is evaluated inside the timed part. The "
         "robust rules of workload E run once. "
         "Memory is the largest sum of PSS over all processes of a contestant, watched in a repetition of its own.",
         "",
     ]
-    if sizes != FULL:
+    if dataclasses.replace(sizes, repetitions=FULL.repetitions, rounds=FULL.rounds) != FULL:
         lines += ["**These are not the sizes of the goals** (see `sizes` in results.json): judge no speed by them.", ""]
     groups: dict[str, list[Cell]] = {}
     for cell in found:
