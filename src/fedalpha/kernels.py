@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 NOWHERE = 4
 """The place of a window whose maximum ReLU has cut off."""
-
-
 PIECE = 1 << 9
 """Elements of a sum that stay in the nearest cache while all clients are added."""
 WIDE = 1 << 12

@@ -32,8 +32,8 @@ def integer(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
 def generators(seed: int, purpose: str, round: int, clients: Sequence[int]) -> Iterator[np.random.Generator]:
     """The `generator` of each client in turn; a client's is valid until the next one's is asked for.
 
-    One object is set to stream after stream, and their keys are computed together: for a thousand clients
-    that take a few small steps each, building a thousand generators would be a sixth of the work.
+    One object is set to stream after stream, and their keys are computed together: where a thousand clients take
+    a few small steps each, building a thousand generators would be much of the work.
 
     >>> [int(g.integers(100)) for g in generators(0, "batches", 3, [5, 6])]
     [92, 55]

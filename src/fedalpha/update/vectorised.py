@@ -223,7 +223,7 @@ def _gradients(module: nn.Module, names: list[str], task: Task) -> Callable[...,
     def losses(output: Tensor, y: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
         """Their sum, and each: no client's loss depends on another client's output."""
         if task.loss is cross_entropy and y.dim() == 2 and output.dim() == 3:
-            # Classes first: a softmax over a short last dimension is ten times slower.
+            # Classes first: a softmax over a short last dimension is much slower.
             each = cross_entropy(output.flatten(0, 1).t()[None], y.flatten()[None], reduction="none").view(y.shape)
             counted = (y != IGNORED) * (weight[0] if weight else 1.0)
         elif weight:
