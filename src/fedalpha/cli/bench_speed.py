@@ -21,7 +21,10 @@ def speed(
         int | None, typer.Option(min=1, help="Timed repetitions, interleaved [default: 3; 1 with --quick].")
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=2, help="Rounds a process; the first warms up [default: 3; 2 with --quick].")
+        int | None,
+        typer.Option(
+            min=2, help="Rounds a process (B, C: twice as many); the first warms up [default: 3; --quick: 2]."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny sizes and made-up data: shows that it works, nothing about speed.")

@@ -106,10 +106,7 @@ class ClientSite(Site):
         cut = blocks(len(job.ids))
         together = self._stacks(broadcast, job.ids)
         made = []
-        span = max(1, WIDTH // len(cut[0])) if together else 1
-        starts = range(0, max(1, len(cut) - span // 2), span)  # a few blocks that are left over join the last part
-        for i in starts:
-            some = cut[i : None if i == starts[-1] else i + span]
+        for some in _spans(cut, WIDTH) if together else [[block] for block in cut]:
             part = slice(some[0].start, some[-1].stop)
             ids = job.ids[part].tolist()
             states = [job.states.get(id, {}) for id in ids]
@@ -200,3 +197,20 @@ class ClientSite(Site):
                 "this federation has no validation part; build it with validation=0.1 or use signal='test'"
             )
         return data
+
+
+def _spans(cut: list[range], width: int) -> list[list[range]]:
+    """Neighbouring blocks of about ``width`` clients together; smaller ones at the end, so that workers end together.
+
+    >>> [sum(map(len, span)) for span in _spans(blocks(1000), 128)]
+    [124, 124, 124, 124, 124, 124, 62, 62, 62, 70]
+    """
+    found, most = [], max(1, width // len(cut[0]))
+    left = cut
+    while left:
+        count = most if len(left) > 3 * most else max(1, most // 2)
+        if len(left) < 2 * count:  # too few for two more
+            count = len(left)
+        found.append(left[:count])
+        left = left[count:]
+    return found

@@ -75,9 +75,10 @@ class sgd(Update):  # noqa: N801 - written in lower case
 
     def order(self, samples: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The permutations of all epochs, one after the other."""
-        epochs = math.ceil(self.count(samples) / self.per_epoch(samples))
-        orders = [rng.permutation(samples) for _ in range(epochs)]
-        return orders[0] if epochs == 1 else np.concatenate(orders)
+        epochs = self.epochs if self.steps is None else math.ceil(self.steps / self.per_epoch(samples))
+        if epochs == 1:
+            return rng.permutation(samples)
+        return np.concatenate([rng.permutation(samples) for _ in range(epochs)])
 
     def cuts(self, samples: int) -> list[slice]:
         """Where each mini-batch lies in the `order`."""

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vjp, vmap
-from torch.nn.functional import cross_entropy
+from torch.func import functional_call, vjp, vmap
+from torch.nn.functional import cross_entropy, linear
+from torch.overrides import TorchFunctionMode
 
 from fedalpha.data.federations import Examples
 from fedalpha.models import Parameters
@@ -39,6 +40,9 @@ _DENSE = (
     nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus,
     nn.Softmax, nn.LogSoftmax, nn.LayerNorm, nn.Identity, nn.Unflatten,
 )  # fmt: skip
+
+
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
 
 
 def stackable(module: nn.Module, update: object) -> bool:
@@ -109,20 +113,22 @@ def _stack(
     module.train()
     clients = len(parts)
     sizes = [len(part) for part in parts]
-    counts = np.array([update.count(n) for n in sizes])
+    cuts = {n: update.cuts(n) for n in set(sizes)}
+    counts = np.array([len(cuts[n]) for n in sizes])
     order = np.argsort(-counts, kind="stable")  # those with the most steps first: the active ones are a prefix
     streams = generators(draws[0].seed, "batches", draws[0].round, [d.client for d in draws])
-    shuffled = [part.start + update.order(len(part), rng) for part, rng in zip(parts, streams, strict=True)]
+    shuffled = [update.order(n, rng) for n, rng in zip(sizes, streams, strict=True)]
+    first = [parts[i].start for i in order.tolist()]
     rows = [shuffled[i] for i in order.tolist()]
-    cuts = {n: update.cuts(n) for n in set(sizes)}
-    even = np.stack(rows) if len(cuts) == 1 else None
+    even = np.stack(rows) + np.array(first)[:, None] if len(cuts) == 1 else None
     parameters = {name: p.detach().expand(clients, *p.shape).clone() for name, p in module.named_parameters()}
     stacked = list(parameters.values())
     start = [p.clone() for p in stacked] if update.pull else []
     velocity: list[Tensor] = []
     rate = update.rate(draws[0].round)
     losses, seen = np.zeros(clients), np.zeros(clients)
-    last = counts - np.minimum(counts, [update.per_epoch(n) for n in sizes])
+    epoch = {n: update.per_epoch(n) for n in cuts}
+    last = counts - np.minimum(counts, [epoch[n] for n in sizes])
     for step in range(int(counts.max())):
         active = int((counts > step).sum())
         who = order[:active]
@@ -130,11 +136,11 @@ def _stack(
             index, weight = even[:, cuts[sizes[0]][step]], None
             lengths = np.full(clients, index.shape[1])
         else:
-            now = [rows[j][cuts[sizes[i]][step]] for j, i in enumerate(who.tolist())]
+            now = [first[j] + rows[j][cuts[sizes[i]][step]] for j, i in enumerate(who.tolist())]
             lengths = np.array([len(batch) for batch in now])
             index, weight = _padded(now, lengths)
         x, y = (_taken(t, index).to(site.device) for t in (data.x, data.y))
-        weights = [] if weight is None else [torch.from_numpy(weight).to(site.device)]
+        weights = _weights(site, weight, y)
         models = [p[:active] for p in stacked]
         gradients, values = _step(
             site, module, list(parameters), widths if active == clients else frozenset(), models, x, y, *weights
@@ -177,6 +183,14 @@ def _padded(
     return index, weight.astype(np.float32)
 
 
+def _weights(site: Site, weight: NDArray[np.float32] | None, y: Tensor) -> list[Tensor]:
+    """The weights of the samples, if they are not all 1: cross-entropy leaves some labels out."""
+    found = [] if weight is None else [torch.from_numpy(weight).to(site.device)]
+    if site.task.loss is cross_entropy and y.dim() == 2 and bool((left_out := y == IGNORED).any()):
+        found = [~left_out * (found[0] if found else 1.0)]
+    return found
+
+
 def _step(
     site: Site, module: nn.Module, names: list[str], widths: frozenset[int], models: list[Tensor], *data: Tensor
 ) -> Any:
@@ -205,7 +219,9 @@ def _recorded(function: Callable[..., Any], *arguments: Any) -> Callable[..., An
     recording = make_fx(function)(*arguments)
     first: dict[str, Any] = {}
     for node in recording.graph.nodes:
-        if node.op == "call_function" and not node.is_impure():
+        if _changes_nothing(node):
+            node.replace_all_uses_with(node.args[0])
+        elif node.op == "call_function" and not node.is_impure():
             same = first.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
             if same is not node:
                 node.replace_all_uses_with(same)
@@ -214,33 +230,53 @@ def _recorded(function: Callable[..., Any], *arguments: Any) -> Callable[..., An
     return recording
 
 
+def _changes_nothing(node: Any) -> bool:
+    """Whether an operation gives its first argument in the form that it has already."""
+    if node.target not in _VIEWS:
+        return False
+    old, new = node.args[0].meta["val"], node.meta["val"]
+    return bool(old.shape == new.shape and old.stride() == new.stride())
+
+
+class _WeightsFirst(TorchFunctionMode):
+    """x·Wᵀ as (W·xᵀ)ᵀ: for many small matrices the faster form, and a loss over classes then lies well in memory."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not linear or kwargs:
+            return function(*args, **(kwargs or {}))
+        x, weight, bias = (*args, None)[:3]
+        if x.dim() < 2:
+            return linear(x, weight, bias)
+        product = (weight @ x.mT).mT
+        return product if bias is None else product + bias
+
+
 def _gradients(module: nn.Module, names: list[str], task: Task) -> Callable[..., Any]:
     """(gradients, losses) of a stack of models on a stack of batches, with weights of the samples if they differ."""
 
     def outputs(parameters: list[Tensor], x: Tensor) -> Tensor:
-        return functional_call(module, dict(zip(names, parameters, strict=True)), (x,))  # type: ignore[no-any-return]
+        with _WeightsFirst():
+            return functional_call(module, dict(zip(names, parameters, strict=True)), (x,))  # type: ignore[no-any-return]
 
-    def losses(output: Tensor, y: Tensor, *weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Their sum, and each: no client's loss depends on another client's output."""
+    def losses(output: Tensor, y: Tensor, *weight: Tensor) -> Tensor:
+        """One a client: no client's loss depends on another client's output."""
         if task.loss is cross_entropy and y.dim() == 2 and output.dim() == 3:
-            # Classes first: a softmax over a short last dimension is much slower.
-            each = cross_entropy(output.flatten(0, 1).t()[None], y.flatten()[None], reduction="none").view(y.shape)
-            counted = (y != IGNORED) * (weight[0] if weight else 1.0)
+            each = cross_entropy(output.mT, y, reduction="none")
         elif weight:
-            each, counted = vmap(vmap(lambda o, t: task.loss(o[None], t[None])))(output, y), weight[0]
+            each = vmap(vmap(lambda o, t: task.loss(o[None], t[None])))(output, y)
         else:
-            found = vmap(task.loss)(output, y)
-            return found.sum(), found
-        found = (each * counted).sum(1)
-        if task.reduction == "mean":
-            found = found / counted.sum(1)
-        return found.sum(), found
+            return vmap(task.loss)(output, y)
+        if not weight:
+            return each.mean(1) if task.reduction == "mean" else each.sum(1)
+        found = (each * weight[0]).sum(1)
+        return found / weight[0].sum(1) if task.reduction == "mean" else found
 
     def backward(parameters: list[Tensor], x: Tensor, slope: Tensor) -> list[Tensor]:
         return vjp(lambda p: outputs(p, x), parameters)[1](slope)[0]  # type: ignore[no-any-return]
 
     def both(parameters: list[Tensor], x: Tensor, *rest: Tensor) -> tuple[list[Tensor], Tensor]:
-        slope, found = grad(losses, has_aux=True)(vmap(outputs)(parameters, x), *rest)
+        found, pull = vjp(lambda output: losses(output, *rest), vmap(outputs)(parameters, x))[:2]
+        (slope,) = pull(torch.ones_like(found))
         return vmap(backward)(parameters, x, slope), found
 
     return both

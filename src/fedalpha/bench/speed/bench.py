@@ -144,8 +144,8 @@ def _peers(
         for workload in joins:
             folder = work[workload]
             model = folder / f"{name}.npz"
-            command = [python, str(peer.script), "--work", str(folder), "--rounds", str(sizes.rounds)]
-            command += ["--model", str(model)]
+            command = [python, str(peer.script), "--work", str(folder), "--rounds"]
+            command += [str(sizes.rounds_of(workload)), "--model", str(model)]
             found.append(Contestant(workload, name, peer.title, command, work=folder, model=model))
     return found
 
@@ -157,7 +157,7 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
     def training(workload: str, name: str, title: str, folder: Path, *extra: str, checked: bool = False) -> None:
         model = folder / f"{workload}-{name}.npz"
         command = [sys.executable, str(SCRIPTS / "run_fedalpha.py"), "--work", str(folder)]
-        command += ["--rounds", str(sizes.rounds), "--model", str(model), *extra]
+        command += ["--rounds", str(sizes.rounds_of(workload)), "--model", str(model), *extra]
         kept = (folder, model) if checked else (None, None)
         found.append(Contestant(workload, name, title, command, ours=True, work=kept[0], model=kept[1]))
 

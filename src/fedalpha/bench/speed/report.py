@@ -48,7 +48,8 @@ def table(
         f"{machine['processor']}, {machine['cores']} cores{memory}; {machine['system']}; Python {machine['python']}.",
         "",
         f"Medians (smallest–largest) over the rounds of {repeated} interleaved repetitions; every repetition is a "
-        "fresh process whose first round warms up and stands apart. Nothing is evaluated inside the timed part. The "
+        f"fresh process of {sizes.rounds} rounds (B, C: {sizes.rounds_of('B')}) whose first one warms up "
+        "and stands apart. Nothing is evaluated inside the timed part. The "
         "robust rules of workload E run once. "
         "Memory is the largest sum of PSS over all processes of a contestant, watched in a repetition of its own.",
         "",

@@ -36,7 +36,7 @@ class Sizes:
     updates: int = 1000
     parameters: int = 10**6
     rounds: int = 3
-    """Rounds a process; the first one warms up and is reported apart."""
+    """Rounds a process, twice as many in the short ones of B and C; the first one warms up and is reported apart."""
     repetitions: int = 3
     data: str = "fashion-mnist"
     """A data set's name, or ``synthetic``."""
@@ -50,6 +50,9 @@ class Sizes:
     @property
     def cohort(self) -> int:
         return self.b[0]
+
+    def rounds_of(self, workload: str) -> int:
+        return 2 * self.rounds if workload in "BC" else self.rounds
 
 
 FULL = Sizes()
