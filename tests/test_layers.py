@@ -1,6 +1,11 @@
-"""Compiled pooling gives torch's bits: values, gradients, second gradients and whole trainings."""
+"""Compiled pooling gives torch's bits: values, gradients, second gradients and whole trainings.
+
+A first layer that joins its pooling agrees with torch up to rounding.
+"""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
@@ -9,7 +14,7 @@ from torch.nn.functional import max_pool2d
 
 import fedalpha
 from fedalpha import layers
-from fedalpha.layers import Pool, quicken
+from fedalpha.layers import Pool, PooledConv, quicken
 from histories import same_model
 
 pytest.importorskip("numba")
@@ -86,15 +91,79 @@ class Own(nn.Module):
         return self.last(self.pool(self.first(x.view(-1, 1, 8, 8))).flatten(1))
 
 
-@pytest.mark.parametrize("model", ["cnn", Own()], ids=["cnn", "own"])
-def test_training_gives_the_same_bytes_with_and_without(model: object, monkeypatch: pytest.MonkeyPatch) -> None:
+class Narrow(Own):
+    """The same with a first layer of another kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first[0] = nn.Conv2d(1, 4, (3, 2))
+
+
+def trained(model: object) -> fedalpha.History:
     data: object = "digits"
     if model == "cnn":
         drawn = torch.Generator().manual_seed(0)
         data = (torch.rand(200, 1, 12, 12, generator=drawn), torch.randint(10, (200,), generator=drawn))
     crowd = fedalpha.federation(data, clients=3, seed=0)  # type: ignore[arg-type]
-    quick = fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, workers=1)  # type: ignore[arg-type]
+    return fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, workers=1)  # type: ignore[arg-type]
+
+
+def test_training_gives_the_same_bytes_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Narrow()
+    quick = trained(model)
     monkeypatch.setattr(layers, "COMPILED", False)
-    plain = fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, workers=1)  # type: ignore[arg-type]
+    plain = trained(model)
     assert same_model(quick, plain)
     assert [row["loss"] for row in quick.rows] == [row["loss"] for row in plain.rows]
+
+
+@pytest.mark.parametrize("model", ["cnn", Own()], ids=["cnn", "own"])
+def test_a_first_layer_trains_as_in_torch_up_to_rounding(model: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = trained(model)
+    monkeypatch.setattr(layers, "COMPILED", False)
+    plain = trained(model)
+    for name, value in plain.model.items():
+        assert torch.allclose(quick.model[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 1, 28, 28), (2, 1, 9, 12), (3, 1, 4, 5)])
+def test_a_first_layer_joins_its_pooling(shape: tuple[int, ...], bias: bool, relu: bool) -> None:
+    """Values, gradients, and the gradient of a penalty on gradients."""
+    drawn = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        plain = nn.Sequential(nn.Conv2d(1, 7, 3, bias=bias), *[nn.ReLU()] * relu, nn.MaxPool2d(2))
+    quick = copy.deepcopy(plain)
+    quicken(quick)
+    assert isinstance(quick[0], PooledConv)
+    assert list(quick.state_dict()) == list(plain.state_dict())
+    x = torch.rand(shape, generator=drawn)
+    outputs = [module(x) for module in (quick, plain)]
+    assert torch.allclose(*outputs, atol=1e-6)
+    with torch.no_grad():
+        assert torch.equal(quick(x), outputs[0])
+    slopes = [
+        torch.autograd.grad(out.square().sum(), list(module.parameters()), create_graph=again)
+        for again in (False, True)
+        for out, module in zip((quick(x), plain(x)), (quick, plain), strict=True)
+    ]
+    for first in range(0, 4, 2):
+        for ours, theirs in zip(slopes[first], slopes[first + 1], strict=True):
+            assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    penalties = [
+        torch.autograd.grad(sum(s.square().sum() for s in slope), list(module.parameters()))  # type: ignore[arg-type]
+        for slope, module in zip(slopes[2:], (quick, plain), strict=True)
+    ]
+    for ours, theirs in zip(*penalties, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_first_layer_lets_gradients_of_its_input_through() -> None:
+    plain = nn.Sequential(nn.Conv2d(1, 3, 3), nn.MaxPool2d(2))
+    quick = copy.deepcopy(plain)
+    quicken(quick)
+    x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    ours, theirs = (torch.autograd.grad(module(x).sum(), x)[0] for module in (quick, plain))
+    assert torch.allclose(ours, theirs, atol=1e-6)

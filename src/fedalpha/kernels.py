@@ -1,7 +1,8 @@
-"""Loops compiled for this processor by numba. They give the bits of the torch code that they stand in for.
+"""Loops compiled for this processor by numba.
 
-Maxima and selections are exact. Sums are formed in the same order, and a product is rounded before it is added:
-numba fuses the two only when asked for fast mathematics.
+Sums over clients and pooling give the bits of the torch code that they stand in for: maxima and selections are
+exact, sums are formed in the same order, and a product is rounded before it is added (numba fuses the two only when
+it is told that it may). The convolution of a first layer rounds in its own way.
 """
 
 from __future__ import annotations
@@ -113,6 +114,82 @@ def pool(x: NDArray[np.float32], out: NDArray[np.float32], place: NDArray[np.uin
                     if relu and best <= 0:
                         best, at = np.float32(0), np.uint8(NOWHERE)
                     values[k], places[k] = best, at
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def convolve_and_pool(
+    x: NDArray[np.float32],
+    w: NDArray[np.float32],
+    out: NDArray[np.float32],
+    place: NDArray[np.int32],
+    relu: bool,
+) -> None:
+    """A 3×3 convolution of images (sample, row, column), then `pool`. ``w``: nine weights and the bias, by channel.
+
+    The four values that are pooled never leave the registers. Places are overwritten if there is room for one only.
+    """
+    samples, rows, columns, channels = out.shape
+    kept = 1 if place.size > channels else 0
+    for n in range(samples):
+        for i in range(rows):
+            for j in range(columns):
+                a, b, c, d = x[n, 2 * i], x[n, 2 * i + 1], x[n, 2 * i + 2], x[n, 2 * i + 3]
+                a0, a1, a2, a3 = a[2 * j], a[2 * j + 1], a[2 * j + 2], a[2 * j + 3]
+                b0, b1, b2, b3 = b[2 * j], b[2 * j + 1], b[2 * j + 2], b[2 * j + 3]
+                c0, c1, c2, c3 = c[2 * j], c[2 * j + 1], c[2 * j + 2], c[2 * j + 3]
+                d0, d1, d2, d3 = d[2 * j], d[2 * j + 1], d[2 * j + 2], d[2 * j + 3]
+                values, places = out[n, i, j], place[kept * n, kept * i, kept * j]
+                for k in range(channels):
+                    w0, w1, w2, w3, w4 = w[0, k], w[1, k], w[2, k], w[3, k], w[4, k]
+                    w5, w6, w7, w8, s = w[5, k], w[6, k], w[7, k], w[8, k], w[9, k]
+                    p = s + a0 * w0 + a1 * w1 + a2 * w2 + b0 * w3 + b1 * w4 + b2 * w5 + c0 * w6 + c1 * w7 + c2 * w8
+                    q = s + a1 * w0 + a2 * w1 + a3 * w2 + b1 * w3 + b2 * w4 + b3 * w5 + c1 * w6 + c2 * w7 + c3 * w8
+                    r = s + b0 * w0 + b1 * w1 + b2 * w2 + c0 * w3 + c1 * w4 + c2 * w5 + d0 * w6 + d1 * w7 + d2 * w8
+                    t = s + b1 * w0 + b2 * w1 + b3 * w2 + c1 * w3 + c2 * w4 + c3 * w5 + d1 * w6 + d2 * w7 + d3 * w8
+                    at = np.int32(0)
+                    if q > p or q != q:
+                        p, at = q, np.int32(1)
+                    if r > p or r != r:
+                        p, at = r, np.int32(2)
+                    if t > p or t != t:
+                        p, at = t, np.int32(3)
+                    if relu and p <= 0:
+                        p, at = np.float32(0), np.int32(NOWHERE)
+                    values[k], places[k] = p, at
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def weigh_patches(
+    x: NDArray[np.float32], gradient: NDArray[np.float32], place: NDArray[np.int32], w: NDArray[np.float32]
+) -> None:
+    """The gradient of `convolve_and_pool` with respect to ``w``, added to it: only a window's maximum has one."""
+    samples, rows, columns, channels = gradient.shape
+    zero = np.float32(0)
+    for n in range(samples):
+        for i in range(rows):
+            for j in range(columns):
+                a, b, c, d = x[n, 2 * i], x[n, 2 * i + 1], x[n, 2 * i + 2], x[n, 2 * i + 3]
+                a0, a1, a2, a3 = a[2 * j], a[2 * j + 1], a[2 * j + 2], a[2 * j + 3]
+                b0, b1, b2, b3 = b[2 * j], b[2 * j + 1], b[2 * j + 2], b[2 * j + 3]
+                c0, c1, c2, c3 = c[2 * j], c[2 * j + 1], c[2 * j + 2], c[2 * j + 3]
+                d0, d1, d2, d3 = d[2 * j], d[2 * j + 1], d[2 * j + 2], d[2 * j + 3]
+                values, places = gradient[n, i, j], place[n, i, j]
+                for k in range(channels):
+                    value, at = values[k], places[k]
+                    p = value if at == 0 else zero
+                    q = value if at == 1 else zero
+                    r = value if at == 2 else zero
+                    t = value if at == 3 else zero
+                    w[0, k] += a0 * p + a1 * q + b0 * r + b1 * t
+                    w[1, k] += a1 * p + a2 * q + b1 * r + b2 * t
+                    w[2, k] += a2 * p + a3 * q + b2 * r + b3 * t
+                    w[3, k] += b0 * p + b1 * q + c0 * r + c1 * t
+                    w[4, k] += b1 * p + b2 * q + c1 * r + c2 * t
+                    w[5, k] += b2 * p + b3 * q + c2 * r + c3 * t
+                    w[6, k] += c0 * p + c1 * q + d0 * r + d1 * t
+                    w[7, k] += c1 * p + c2 * q + d1 * r + d2 * t
+                    w[8, k] += c2 * p + c3 * q + d2 * r + d3 * t
+                    w[9, k] += p + q + r + t
 
 
 @njit(nogil=True, cache=True)
