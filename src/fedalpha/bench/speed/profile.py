@@ -27,6 +27,8 @@ from fedalpha.update import Broadcast, sgd
 GROUPS = {
     "convolution, forward": ("aten::mkldnn_convolution",),
     "convolution, gradients": ("aten::convolution_backward",),
+    "first convolution with its pooling and ReLU, forward": ("_PooledConvolution",),
+    "first convolution with its pooling and ReLU, gradients": ("_PooledConvolutionBackward",),
     "pooling and ReLU, forward": ("_Pooling", "aten::max_pool2d_with_indices", "aten::clamp_min"),
     "pooling and ReLU, gradients": ("_PoolingBackward", "aten::max_pool2d_with_indices_backward"),
     "matrix products": ("aten::bmm", "aten::mm", "aten::addmm"),
