@@ -64,6 +64,8 @@ def speed(
         if goal["workload"] in record["workloads"] and goal["value"] is not None:
             bound = f"{goal['sense']} {goal['bound']:g}"
             print(f"{goal['workload']}: {goal['text']}: {goal['value']:.3g} ({bound}): {goal['verdict']}")
+    if quick:
+        print("--quick shows that everything works; judge no speed by it")
     for text in record["other_work"]:
         print(f"not the same work: {text}")
     print(f"written to {out}: results.json, table.md, rounds.png, memory.png")
