@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path: Path) -> None:
     while time.monotonic() < deadline and not (history.exists() and history.read_text().count("\n") > 3):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "Traceback" not in errors
     rows = [json.loads(line) for line in history.read_text().splitlines()]
