@@ -116,6 +116,12 @@ def pool(x: NDArray[np.float32], out: NDArray[np.float32], place: NDArray[np.uin
                     values[k], places[k] = best, at
 
 
+@njit(nogil=True, cache=True)
+def four(row: NDArray[np.float32], start: int) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Four neighbours: a 2×2 window of a 3×3 convolution sees four of each of four rows."""
+    return row[start], row[start + 1], row[start + 2], row[start + 3]
+
+
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def convolve_and_pool(
     x: NDArray[np.float32],
@@ -133,11 +139,10 @@ def convolve_and_pool(
     for n in range(samples):
         for i in range(rows):
             for j in range(columns):
-                a, b, c, d = x[n, 2 * i], x[n, 2 * i + 1], x[n, 2 * i + 2], x[n, 2 * i + 3]
-                a0, a1, a2, a3 = a[2 * j], a[2 * j + 1], a[2 * j + 2], a[2 * j + 3]
-                b0, b1, b2, b3 = b[2 * j], b[2 * j + 1], b[2 * j + 2], b[2 * j + 3]
-                c0, c1, c2, c3 = c[2 * j], c[2 * j + 1], c[2 * j + 2], c[2 * j + 3]
-                d0, d1, d2, d3 = d[2 * j], d[2 * j + 1], d[2 * j + 2], d[2 * j + 3]
+                a0, a1, a2, a3 = four(x[n, 2 * i], 2 * j)
+                b0, b1, b2, b3 = four(x[n, 2 * i + 1], 2 * j)
+                c0, c1, c2, c3 = four(x[n, 2 * i + 2], 2 * j)
+                d0, d1, d2, d3 = four(x[n, 2 * i + 3], 2 * j)
                 values, places = out[n, i, j], place[kept * n, kept * i, kept * j]
                 for k in range(channels):
                     w0, w1, w2, w3, w4 = w[0, k], w[1, k], w[2, k], w[3, k], w[4, k]
@@ -168,11 +173,10 @@ def weigh_patches(
     for n in range(samples):
         for i in range(rows):
             for j in range(columns):
-                a, b, c, d = x[n, 2 * i], x[n, 2 * i + 1], x[n, 2 * i + 2], x[n, 2 * i + 3]
-                a0, a1, a2, a3 = a[2 * j], a[2 * j + 1], a[2 * j + 2], a[2 * j + 3]
-                b0, b1, b2, b3 = b[2 * j], b[2 * j + 1], b[2 * j + 2], b[2 * j + 3]
-                c0, c1, c2, c3 = c[2 * j], c[2 * j + 1], c[2 * j + 2], c[2 * j + 3]
-                d0, d1, d2, d3 = d[2 * j], d[2 * j + 1], d[2 * j + 2], d[2 * j + 3]
+                a0, a1, a2, a3 = four(x[n, 2 * i], 2 * j)
+                b0, b1, b2, b3 = four(x[n, 2 * i + 1], 2 * j)
+                c0, c1, c2, c3 = four(x[n, 2 * i + 2], 2 * j)
+                d0, d1, d2, d3 = four(x[n, 2 * i + 3], 2 * j)
                 values, places = gradient[n, i, j], place[n, i, j]
                 for k in range(channels):
                     value, at = values[k], places[k]
