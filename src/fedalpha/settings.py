@@ -13,13 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedalpha.plugins import load_plugin
 from fedalpha.strategies import STRATEGIES
 from fedalpha.text import nearest
 
 VALIDATION_SHARE = 0.1
 ENGINES = ("embedded", "ray", "flower")
+
+
+def _plugin(file: str | None) -> str | None:
+    return None if file is None else load_plugin(file)
 
 
 def _strategy(text: str) -> str:
@@ -37,6 +42,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    plugin: Annotated[str | None, AfterValidator(_plugin)] = Field(
+        None, description="Python file that registers own strategies, updates …, to be named like the others"
+    )
     dataset: str = Field("digits", description="data set: digits, mnist, fashion-mnist or synthetic(a=1, b=1)")
     partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
     clients: int = Field(20, ge=1, description="number of clients")
@@ -78,6 +86,12 @@ class Settings(BaseModel):
     ray_address: str | None = Field(
         None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
     )
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Settings:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps exclude each other; give one of them")
+        return self
 
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
@@ -186,4 +200,4 @@ def settings(values: Mapping[str, Any]) -> Settings:
         problem = error.errors()[0]
         where = ".".join(str(part) for part in problem["loc"])
         reason = problem["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where} = {problem['input']!r}: {reason}") from None
+        raise ValueError(f"{where} = {problem['input']!r}: {reason}" if where else reason) from None

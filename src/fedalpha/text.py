@@ -240,5 +240,5 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     names = list(valid)
     lower = {n.lower(): n for n in names}
     close = [lower[c] for c in difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.5)]
-    known = f"(known: {', '.join(names) or 'none'})"
-    return f"did you mean {' or '.join(repr(c) for c in close)}? {known}" if close else known
+    known = f"known: {', '.join(names) or 'none'}"
+    return f"did you mean {' or '.join(repr(c) for c in close)}? ({known})" if close else known

@@ -82,6 +82,8 @@ def test_a_toml_file_is_overridden_by_options(tmp_path: Path) -> None:
         (("run", "--rounds", "-1"), "rounds"),
         (("run", "--update", "fedprx"), "did you mean 'fedprox'"),
         (("run", "--signal", "tests"), "signal"),
+        (("run", "--epochs", "2", "--steps", "5"), "epochs and steps exclude each other"),
+        (("run", "--plugin", "no-such-rules.py"), "no-such-rules.py"),
         (("run", "no-such-file.toml"), "no-such-file.toml"),
         (("compare", "--seeds", "x"), "seeds"),
         (("compare", "--strategy", "FedAvgg"), "did you mean 'FedAvg'"),
@@ -146,6 +148,8 @@ def test_compare_prints_a_table_and_draws(tmp_path: Path) -> None:
 
 def test_the_version_and_helpful_help() -> None:
     assert fedalpha("--version").stdout.strip() == "0.1.0"
+    module = subprocess.run([sys.executable, "-m", "fedalpha", "--version"], capture_output=True, text=True)
+    assert module.stdout.strip() == "0.1.0"
     shown = " ".join(fedalpha("run", "--help").stdout.split())
     assert "FedSoftWorse(T=0.2)" in shown
     assert "\\[" not in shown

@@ -35,6 +35,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedalpha.measures import Measure
+from fedalpha.plugins import load_plugin
 from fedalpha.settings import VALIDATION_SHARE, Settings, settings
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
@@ -115,6 +116,15 @@ class Study(BaseModel):
     zoom: tuple[Zoom, ...] = ()
     per_client: bool = True
 
+    @model_validator(mode="before")
+    @classmethod
+    def _plugin(cls, values: Any) -> Any:
+        """Loaded first, because the texts of this file may name what it registers."""
+        given = values.get("settings") if isinstance(values, dict) else None
+        if isinstance(given, dict) and isinstance(given.get("plugin"), str):
+            load_plugin(given["plugin"])
+        return values
+
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, value: Any) -> Any:
@@ -153,7 +163,7 @@ class Study(BaseModel):
             for key in given:
                 known = {*Settings.model_fields, *_BESIDES} - set(_OWN) | ({"name"} if where == "cases" else set())
                 if key not in known:
-                    hint = "list it at the top of the file" if key in _OWN else nearest(key, known)
+                    hint = "list it at the top of the file" if key in _OWN else nearest(key, sorted(known))
                     raise ValueError(f"{where}: unknown setting {key!r}; {hint}")
         for key, values in self.grid.items():
             if not values:

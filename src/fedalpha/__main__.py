@@ -1,0 +1,5 @@
+"""``python -m fedalpha``."""
+
+from fedalpha.cli import main
+
+main()

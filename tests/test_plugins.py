@@ -1,0 +1,92 @@
+"""Own strategies in a file, named on the command line and in studies."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedalpha.plugins import load_plugin
+from fedalpha.settings import settings
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """The README's example of a new strategy."""
+    file = tmp_path / "rules.py"
+    (code,) = re.findall(r"```python\n([^`]*?class Tempered.*?)```", README.read_text(), re.DOTALL)
+    file.write_text(code)
+    return file
+
+
+def fedalpha(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedalpha", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def test_a_run_with_an_own_strategy_goes_on_and_belongs_to_its_code(rules: Path) -> None:
+    run = ("run", "--plugin", "rules.py", "--strategy", "cap(Tempered(power=2.0), 0.2)", "--rounds", "2", "--out", "a")
+    done = fedalpha(*run, cwd=rules.parent)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((rules.parent / "a" / "config.json").read_text())
+    assert re.fullmatch(r"rules\.py@[0-9a-f]{16}", config["plugin"])
+    again = fedalpha("resume", "a", cwd=rules.parent)
+    assert "nothing is left to do" in again.stdout
+
+    rules.write_text(rules.read_text().replace("0.5", "0.7"))
+    changed = fedalpha("resume", "a", cwd=rules.parent)
+    assert changed.returncode == 2
+    assert "rules.py has changed since" in changed.stderr
+
+
+def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_changes(rules: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (rules.parent / "mine.toml").write_text(
+        'name = "mine"\nstrategies = ["FedAvg", "Tempered", "switch(Tempered, FedAvg, at=1)"]\nseeds = 2\n'
+        '[settings]\nplugin = "rules.py"\nrounds = 2\nclients = 5\n'
+    )
+
+    def run() -> int:
+        done = fedalpha("study", "mine.toml", cwd=rules.parent)
+        assert done.returncode == 0, done.stderr
+        assert "Tempered" in done.stdout
+        return len(list((rules.parent / "runs" / "mine" / "cells").iterdir()))
+
+    assert [run(), run()] == [6, 6]
+    rules.write_text(rules.read_text().replace("0.5", "0.7"))
+    assert run() == 12
+    assert fedalpha("report", "runs/mine", cwd=rules.parent).returncode == 0
+
+
+def test_a_file_is_run_once(tmp_path: Path) -> None:
+    file = tmp_path / "once.py"
+    file.write_text("import sys\nsys.modules.setdefault('fedalpha_test_count', []).append(1)\n")
+    try:
+        named = settings({"plugin": str(file)}).plugin
+        assert named == settings({"plugin": named}).plugin == load_plugin(str(file))
+        assert sys.modules["fedalpha_test_count"] == [1]
+    finally:
+        sys.modules.pop("fedalpha_test_count", None)
+    file.write_text("changed = True\n")
+    with pytest.raises(ValueError, match="start a new process"):
+        load_plugin(str(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("broken.py", "x = 1\n\nraise KeyError('gone')\n", r"broken\.py, line 3: KeyError: 'gone'"),
+        ("syntax.py", "def f(:\n", r"syntax\.py.*SyntaxError"),
+        ("rules.txt", "", "must end in .py"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, name: str, text: str, named: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=named):
+        settings({"plugin": str(tmp_path / name)})
