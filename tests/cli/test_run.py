@@ -108,14 +108,19 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path: Path) -> None:
     out = tmp_path / "a"
     command = [sys.executable, "-c", "from fedalpha.cli import main; main()", *RUN[:-1], "100000", "--out", str(out)]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
     )
     history = out / "history.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (history.exists() and history.read_text().count("\n") > 3):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, errors = process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     rows = [json.loads(line) for line in history.read_text().splitlines()]

@@ -223,9 +223,12 @@ class _Job:
 
 def _work(job: _Job, parent: int) -> None:
     """Run one cell in a process of its own."""
+    from fedalpha.engine.pool import keep_freed_memory
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
+    keep_freed_memory()
     cell = job.cell
     store = Store(job.folder)
     error = store.log / f"{cell.key}.error"
