@@ -9,13 +9,21 @@ import typer
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A study's folder.")],
+    folder: Annotated[Path, typer.Argument(help="A study's folder, or a Markdown page with tables of studies.")],
     live: Annotated[bool, typer.Option("--live", help="Serve the page on loopback and refresh it.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
 ) -> None:
-    """Write report.html (self-contained), report.md, statistics.csv and figures/ into a study's folder."""
-    from fedalpha.report import live_server, write_report
+    """Write report.html (self-contained), report.md, statistics.csv and figures/ into a study's folder.
 
+    Of a Markdown page it fills in the tables that the page asks for (see docs/studies.md).
+    """
+    from fedalpha.report import fill_page, live_server, write_report
+
+    if folder.suffix == ".md":
+        if live:
+            raise ValueError("--live shows a study's folder, not a page; leave it out")
+        print(f"{fill_page(folder)} tables of {folder} written anew")
+        return
     if not live:
         print(f"written: {write_report(folder)}, report.md, statistics.csv, rounds.csv, figures/")
         return

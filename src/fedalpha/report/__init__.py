@@ -3,6 +3,7 @@
 from fedalpha.report.console import console_tables
 from fedalpha.report.findings import Findings, gather
 from fedalpha.report.live import live_server
+from fedalpha.report.pages import fill_page
 from fedalpha.report.write import write_report
 
-__all__ = ["Findings", "console_tables", "gather", "live_server", "write_report"]
+__all__ = ["Findings", "console_tables", "fill_page", "gather", "live_server", "write_report"]

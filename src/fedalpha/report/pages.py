@@ -1,0 +1,54 @@
+"""Tables of stored studies in a Markdown page, so that every number of it can be made again.
+
+A page says where a table stands and what it shows; `fill` writes what lies between the two comments::
+
+    <!-- fedalpha results/fmnist-r60: R_60, steps_to_60 -->
+    <!-- end -->
+
+The folder is relative to the page. After the colon stand the measures to show, or ``claims``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from fedalpha.report.claims import claims_table
+from fedalpha.report.findings import gather
+from fedalpha.report.tables import markdown_table, results_table
+from fedalpha.study.store import write_text
+
+_START = re.compile(r"^<!-- fedalpha\b", re.MULTILINE)
+_TABLE = re.compile(r"^(<!-- fedalpha (\S+): ([^>\n]+?) -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+
+
+def fill_page(page: str | Path) -> int:
+    """Write the tables of a Markdown page anew; how many there are."""
+    page = Path(page)
+    text = page.read_text(encoding="utf-8")
+    write_text(page, filled(text, page.parent))
+    return len(_TABLE.findall(text))
+
+
+def filled(text: str, place: Path) -> str:
+    """The page with its tables; ``place`` is the folder it lies in."""
+    if len(_START.findall(text)) != len(_TABLE.findall(text)):
+        raise ValueError(
+            "a table's comments are not as they should be; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
+            "claims after the colon) and <!-- end -->, each on a line of its own"
+        )
+    return _TABLE.sub(lambda found: found[1] + _table(place / found[2], found[3]) + "\n" + found[4], text)
+
+
+def _table(folder: Path, what: str) -> str:
+    findings = gather(folder)
+    claims = what.strip() == "claims"
+    if not claims:
+        measures = tuple(name.strip() for name in what.split(","))
+        findings = dataclasses.replace(findings, study=findings.study.with_changes(measures=measures))
+    tables = {case: (claims_table if claims else results_table)(findings, case) for case in findings.cases}
+    header = next(iter(tables.values()))[0]
+    if len(tables) == 1:
+        return markdown_table(*next(iter(tables.values())))
+    return markdown_table(["case", *header], [[case, *row] for case, (_, body) in tables.items() for row in body])
