@@ -15,7 +15,8 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedalpha.data.sources import cache_folder, catalogue
+    from fedalpha.data.fetching import cache_folder
+    from fedalpha.data.sources import catalogue
 
     table = Table("name", "train", "test", "shape", "classes", "MB", "where")
     for row in catalogue():

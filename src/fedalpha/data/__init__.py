@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedalpha.data.fetching import DataUnavailable
 from fedalpha.data.partitions import PARTITIONS, Partition
 from fedalpha.data.picture import describe_partition, plot_partition
-from fedalpha.data.sources import DataUnavailable, Source, load
+from fedalpha.data.sources import Source, load
 
 if TYPE_CHECKING:
     from fedalpha.data.federations import Examples, Federation, Generated, Pooled, federation
