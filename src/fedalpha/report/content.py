@@ -12,6 +12,7 @@ import numpy as np
 from fedalpha.comparison import Summary
 from fedalpha.measures import Curve
 from fedalpha.plots import COLOURS
+from fedalpha.report.across import across
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
 from fedalpha.report.tables import coincidence_notes, p_text, results_table
@@ -43,6 +44,7 @@ def content(findings: Findings) -> dict[str, Any]:
         "colours": colours(findings),
         "palette": list(COLOURS),
         "seeds": len(seeds),
+        "across": across(findings),
         "cases": [_case(findings, case) for case in findings.cases],
         "run": run_text(findings),
         "config": json.dumps(findings.cells[0].config, indent=1, ensure_ascii=False),

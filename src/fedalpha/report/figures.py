@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +21,43 @@ _FAINT = "#8a8f98"
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
     """Draw every figure of the page's data; the names of the files that were written."""
     written: list[str] = []
-    for number, case in enumerate(data["cases"]):
-        if case["curves"]:
-            prefix = "" if len(data["cases"]) == 1 else f"case{number + 1}-"
-            for name, fig in _figures(data, case):
-                for ending in ("svg", "png"):
-                    written.append(f"{prefix}{name}.{ending}")
-                    _save(fig, folder / written[-1])
+    for name, fig in _all(data):
+        for ending in ("svg", "png"):
+            written.append(f"{name}.{ending}")
+            _save(fig, folder / written[-1])
     for ending in ("svg", "png"):  # what an earlier report drew and this one does not
         for path in folder.glob(f"*.{ending}"):
             if path.name not in written:
                 path.unlink()
     return written
+
+
+def _all(data: dict[str, Any]) -> Iterator[tuple[str, Figure]]:
+    for item in data["across"]:
+        yield f"across-{item['name'].replace('@', '-')}", _across(data, item)
+    for number, case in enumerate(data["cases"]):
+        prefix = "" if len(data["cases"]) == 1 else f"case{number + 1}-"
+        if case["curves"]:
+            yield from ((prefix + name, fig) for name, fig in _figures(data, case))
+
+
+def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
+    fig, (ax,) = figure(7.5, 4.0)
+    for number, line in enumerate(item["lines"]):
+        colour = data["colours"][line["strategy"]]
+        shift = 0.06 * (number - (len(item["lines"]) - 1) / 2)
+        points = [(place + shift, point) for place, point in enumerate(line["points"]) if point]
+        x, y = [place for place, _ in points], [point["mean"] for _, point in points]
+        ax.plot(x, y, color=colour, linewidth=1.2, label=line["strategy"])
+        ax.errorbar(x, y, [point["half"] or 0.0 for _, point in points], fmt="none", ecolor=colour, elinewidth=1.6)
+        for place, point in points:
+            face = colour if point["reached"] else "white"
+            ax.plot(place, point["mean"], "o", color=colour, markersize=6, markerfacecolor=face)
+    ax.set_xticks(range(len(item["cases"])), item["cases"])
+    ax.set_xlabel(item["axis"])
+    ax.set_title(item["title"], loc="left", fontsize=11)
+    ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))
+    return fig
 
 
 def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figure]]:

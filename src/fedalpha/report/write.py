@@ -50,6 +50,8 @@ def markdown(findings: Findings, figures: list[str]) -> str:
     lines += [study.note, ""] * bool(study.note)
     lines += ["; ".join(facts(findings)) + ".", ""]
     several = len(findings.cases) > 1
+    if several:
+        lines += [*_images(figures, "across-"), ""]
     for number, case in enumerate(findings.cases):
         lines += [f"## {case}", ""] * bool(case)
         if not findings.curves(case):
@@ -60,14 +62,15 @@ def markdown(findings: Findings, figures: list[str]) -> str:
             lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
         for note in coincidence_notes(findings, case):
             lines += [note, ""]
-        prefix = f"case{number + 1}-" if several else ""
-        for name in figures:
-            if name.endswith(".svg") and name.startswith(prefix):
-                lines.append(f"![{name[len(prefix) : -4]}](figures/{name})")
-        lines.append("")
+        lines += [*_images(figures, f"case{number + 1}-" if several else ""), ""]
     versions = "; ".join(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in findings.versions())
     lines += ["## What was run", "", run_text(findings), "", f"Versions: {versions}.", ""]
     return "\n".join(lines)
+
+
+def _images(figures: list[str], prefix: str) -> list[str]:
+    names = [name for name in figures if name.startswith(prefix) and name.endswith(".svg")]
+    return [f"![{name[len(prefix) : -4]}](figures/{name})" for name in names]
 
 
 def _escape(text: str) -> str:

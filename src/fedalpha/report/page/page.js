@@ -164,6 +164,51 @@ function rows(holder, { title, items, digits, zero, caption, unit }) {
   });
 }
 
+// One measure over the cases -----------------------------------------------------------------------
+
+function across(holder, { title, cases, axis, lines }) {
+  const shown = lines.filter((line) => !hidden.has(line.strategy) && line.points.some((p) => p));
+  if (!shown.length) return;
+  const width = Math.max(280, holder.clientWidth || 460), height = Math.round(Math.min(340, width * 0.66));
+  const margin = { left: 44, right: 10, top: 10, bottom: axis ? 48 : 34 };
+  const values = shown.flatMap((line) => line.points.filter((p) => p).flatMap((p) => [p.mean - (p.half || 0), p.mean + (p.half || 0)]));
+  let low = Math.min(...values), high = Math.max(...values);
+  const pad = (high - low || 1) * 0.06;
+  low -= pad; high += pad;
+  const step = (width - margin.left - margin.right) / cases.length;
+  const x = (k, i) => margin.left + step * (k + 0.5) + Math.min(9, step / (2 * shown.length)) * (i - (shown.length - 1) / 2);
+  const y = (v) => height - margin.bottom - (v - low) / (high - low) * (height - margin.top - margin.bottom);
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  for (const v of ticks(low, high, 5)) {
+    svg.append(element("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(v), y2: y(v) }));
+    svg.append(element("text", { x: margin.left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v)));
+  }
+  const room = Math.max(3, Math.floor(step / 6.6));
+  cases.forEach((name, k) => svg.append(element("text", { x: margin.left + step * (k + 0.5), y: height - margin.bottom + 17, "text-anchor": "middle" },
+    name.length > room ? name.slice(0, room - 1) + "…" : name)));
+  if (axis) svg.append(element("text", { x: width - margin.right, y: height - 6, "text-anchor": "end" }, axis));
+  shown.forEach((line, i) => {
+    const paint = colour(line.strategy), there = line.points.map((p, k) => [p, k]).filter(([p]) => p);
+    svg.append(element("path", { class: "curve", "data-strategy": line.strategy, d: "M" + there.map(([p, k]) => `${x(k, i).toFixed(2)},${y(p.mean).toFixed(2)}`).join("L"), fill: "none", stroke: paint, "stroke-width": 1.2 }));
+    for (const [p, k] of there) {
+      if (p.half) svg.append(element("line", { x1: x(k, i), x2: x(k, i), y1: y(p.mean - p.half), y2: y(p.mean + p.half), stroke: paint, "stroke-width": 2 }));
+      svg.append(element("circle", { cx: x(k, i), cy: y(p.mean), r: 4, fill: p.reached ? paint : "var(--paper)", stroke: paint, "stroke-width": 1.5 }));
+    }
+  });
+  const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {}, "Mean ± 95 % (hollow: some runs never got there)."));
+  holder.append(figure);
+  const tip = tooltip(figure);
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const k = Math.floor(((event.clientX - box.left) / box.width * width - margin.left) / step);
+    const found = shown.filter((line) => line.points[k]);
+    if (!found.length) return tip.hide();
+    tip.show(event, element("b", {}, cases[k]), element("table", {}, ...found.map((line) => element("tr", {},
+      element("td", { style: `color:${colour(line.strategy)}` }, line.strategy), element("td", {}, line.points[k].text)))));
+  });
+  svg.addEventListener("pointerleave", () => tip.hide());
+}
+
 // Heat map of alpha over rounds and clients -----------------------------------------------------
 
 const RAMP = [[247, 248, 250], [198, 219, 239], [107, 174, 214], [33, 113, 181], [8, 48, 107]];
@@ -308,6 +353,12 @@ function render() {
     element("h1", {}, data.title), data.note ? element("p", { class: "soft" }, data.note) : "",
     element("ul", { class: "facts" }, ...data.facts.map((fact) => element("li", {}, fact))),
     data.live ? element("p", { class: "live", id: "live" }, data.status) : "", legend());
+  if (data.across.length) {
+    const charts = element("div", { class: "charts" }), slots = data.across.map(() => element("div"));
+    charts.append(...slots);
+    page.append(element("h2", {}, "All cases"), charts);
+    data.across.forEach((item, i) => across(slots[i], item));
+  }
   data.cases.forEach((item, index) => section(page, item, index));
   page.append(element("h2", {}, "What was run"), element("p", { class: "soft" }, data.run),
     element("details", {}, element("summary", {}, "Settings of the first cell"), element("pre", {}, element("code", {}, data.config))),

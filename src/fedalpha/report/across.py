@@ -1,0 +1,65 @@
+"""One picture per measure over all cases of a study: how each strategy minds what is varied."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from fedalpha.report.findings import Findings
+
+
+def across(findings: Findings) -> list[dict[str, Any]]:
+    """The measures of a study with several cases: a line per strategy, a point per case (None without an answer)."""
+    cases = findings.cases
+    if len(cases) < 2:
+        return []
+    names, axis = short_names(cases)
+    by_case = [findings.summaries(case) for case in cases]
+    found = []
+    for measure in findings.study.measures:
+        columns = [{row.strategy: row for row in rows.get(measure, ())} for rows in by_case]
+        lines = [
+            {"strategy": strategy, "points": [_point(column.get(strategy)) for column in columns]}
+            for strategy in findings.study.strategies
+        ]
+        if any(point for line in lines for point in line["points"]):
+            heading = next(row.measure.heading for column in columns for row in column.values())
+            found.append({"name": measure, "title": heading, "cases": names, "axis": axis, "lines": lines})
+    return found
+
+
+def _point(row: Any) -> dict[str, Any] | None:
+    if row is None or not row.values:
+        return None
+    scale = row.measure.scale
+    half = scale * row.mean.half
+    return {
+        "mean": round(scale * row.mean.mean, 4),
+        "half": round(half, 4) if math.isfinite(half) else None,
+        "reached": not row.unreached,
+        "text": row.text,
+    }
+
+
+def short_names(cases: Sequence[str]) -> tuple[list[str], str]:
+    """What tells the cases apart, and what they have in common (for the axis).
+
+    >>> short_names(["lr=exponential(0.01, rate=0.99)", "lr=exponential(0.1, rate=0.99)"])
+    (['0.01', '0.1'], 'lr=exponential(…, rate=0.99)')
+    >>> short_names(["E = 5", "digits"])
+    (['E = 5', 'digits'], '')
+    """
+    start = _common(cases)
+    rest = [case[len(start) :] for case in cases]
+    end = _common([name[::-1] for name in rest])[::-1]
+    names = [name[: len(name) - len(end)] for name in rest]
+    return (names, f"{start}…{end}") if (start or end) and all(names) else (list(cases), "")
+
+
+def _common(texts: Sequence[str]) -> str:
+    """What all begin with, up to the last sign that is not part of a word or number."""
+    equal = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return re.sub(r"[\w.]*$", "", "".join(letters[0] for letters in equal))
