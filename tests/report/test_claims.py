@@ -55,3 +55,10 @@ def test_one_seed_decides_nothing(tmp_path: Path) -> None:
         gather(folder(tmp_path, {"FedAvg": [0.5], "FedWorse": [0.9]}, [claim("FedWorse", "FedAvg")])), ""
     )
     assert verdict.word == "not decided"
+
+
+def test_the_same_comparison_under_two_names_is_counted_once(tmp_path: Path) -> None:
+    base = [0.50, 0.55, 0.52, 0.58, 0.51, 0.53]
+    finals = {"FedAvg": base, "FedWorse(k=2)": base, "FedWorse": [x + 0.01 * (i + 1) for i, x in enumerate(base)]}
+    found = verdicts(gather(folder(tmp_path, finals, [claim("FedWorse", "FedAvg", "FedWorse(k=2)")])), "")
+    assert [v.p_holm for v in found] == [v.difference.p for v in found if v.difference]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedalpha.comparison import summarise
 from fedalpha.measures import Measure
@@ -15,7 +15,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison of a claim; ``p_holm`` is corrected for all comparisons of all claims of the case."""
+    """One comparison of a claim; ``p_holm`` is corrected for all comparisons of the case's claims."""
 
     claim: str
     measure: Measure
@@ -39,26 +39,27 @@ class Verdict:
 
 
 def verdicts(findings: Findings, case: str) -> list[Verdict]:
-    """Every comparison of every claim; the difference is ``better`` − ``than`` over common seeds."""
+    """Every comparison of every claim; the difference is ``better`` − ``than`` over common seeds.
+
+    Comparisons of the very same values (hybrids before their change) are one comparison.
+    """
     runs = findings.curves(case)
-    found = []
+    found: list[Verdict] = []
+    values: list[object] = []
     for claim in findings.study.claims:
         measure = Measure.parse(claim.measure)
         for rival in claim.than:
-            difference, same = None, False
+            difference, same, compared = None, False, None
             if claim.better in runs and rival in runs:
                 pair = {rival: runs[rival], claim.better: runs[claim.better]}
-                _, row = summarise(pair, measure, rival)
+                base, row = summarise(pair, measure, rival)
                 difference, same = row.difference, row.same_as is not None
+                compared = (measure, tuple(sorted(row.values.items())), tuple(sorted(base.values.items())))
             found.append(Verdict(claim.text, measure, claim.better, rival, difference, same))
-    tested = [v for v in found if v.difference is not None and not v.same]
-    corrected = iter(holm([v.difference.p for v in tested if v.difference is not None]))
-    return [
-        Verdict(v.claim, v.measure, v.better, v.than, v.difference, v.same, next(corrected))
-        if v.difference is not None and not v.same
-        else v
-        for v in found
-    ]
+            values.append(compared)
+    tested = {key: v.difference.p for key, v in zip(values, found, strict=True) if v.difference and not v.same}
+    corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
+    return [replace(v, p_holm=corrected.get(key)) for key, v in zip(values, found, strict=True)]
 
 
 def claims_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
