@@ -104,3 +104,21 @@ def test_the_same_values_are_one_comparison() -> None:
     assert (twice["e"].same_as, twice["e"].p_holm) == ("a", 1.0)
     p = sorted(row.difference.p for row in alone.values() if row.difference)
     assert min(row.p_holm for row in alone.values() if row.p_holm) == pytest.approx(min(1, 2 * p[0]))
+
+
+def test_no_mean_of_the_runs_that_did_not_stop() -> None:
+    """Runs that stopped early are the fast ones: the others alone would be a biased choice."""
+    stopped, slow = run([0.1, 0.7], rounds=3), run([0.1, 0.2, 0.3, 0.4])
+    found = summaries("accuracy@2", a=[slow, slow], b=[stopped, slow])["b"]
+    assert (found.text, found.missing, found.difference) == ("–", 1, None)
+    assert found.note.startswith("no answer from 1 of 2 runs")
+    assert summaries("R_60", a=[slow, slow], b=[stopped, slow])["b"].mean.mean == 2.0
+
+
+def test_differences_to_times_that_were_not_reached_are_bounds() -> None:
+    fast, never = run([0.1, 0.7, 0.7, 0.7]), run([0.1, 0.2, 0.3, 0.4])
+    found = summaries("R_60", a=[fast, fast], b=[fast, never])["b"]
+    assert found.difference_text.startswith("≥ 1.00")
+    assert summaries("R_60", a=[fast, never], b=[fast, fast])["b"].difference_text.startswith("≤ -1.00")
+    neither = summaries("R_60", a=[never, never], b=[never, never])["b"]
+    assert (neither.difference, neither.same_as) == (None, None)

@@ -61,7 +61,22 @@ def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_change
     assert [run(), run()] == [6, 6]
     rules.write_text(rules.read_text().replace("0.5", "0.7"))
     assert run() == 12
-    assert fedalpha("report", "runs/mine", cwd=rules.parent).returncode == 0
+    rules.unlink()
+    for command in ("status", "report"):  # the rows are there, so the rules are not needed
+        done = fedalpha(command, "runs/mine", cwd=rules.parent)
+        assert done.returncode == 0, done.stderr
+
+
+def test_own_strategies_are_listed(rules: Path) -> None:
+    listed = fedalpha("strategies", "--plugin", "rules.py", cwd=rules.parent).stdout
+    assert "Tempered(power=0.5)" in listed
+
+
+def test_a_rule_that_forgets_its_state_is_told(rules: Path) -> None:
+    rules.write_text(rules.read_text().replace("return a / a.sum(), state", "return a / a.sum()"))
+    done = fedalpha("run", "--plugin", "rules.py", "--strategy", "Tempered", "--rounds", "1", cwd=rules.parent)
+    assert "let it return the pair (alpha, state)" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_file_is_run_once(tmp_path: Path) -> None:

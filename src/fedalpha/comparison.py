@@ -22,9 +22,10 @@ Runs = Mapping[str, Mapping[int, Curve]]
 class Summary:
     """One strategy, one measure.
 
-    ``missing`` counts seeds whose run does not answer (``–``), ``unreached`` those that never got there: they
-    enter the mean at ``horizon``, which makes it a lower bound. ``difference`` is to the reference over the
-    seeds that both have, ``p_holm`` its p-value corrected for all comparisons of this measure;
+    ``missing`` counts seeds whose run does not answer, mostly because it stopped early: then there are no
+    values at all, as those that are left would be a biased choice. ``unreached`` counts those that never got
+    there: they enter the mean at ``horizon``, which makes it a lower bound. ``difference`` is to the reference
+    over the seeds that both have, ``p_holm`` its p-value corrected for all comparisons of this measure;
     ``same_as`` names an earlier strategy with the very same values, which is not counted again.
     """
 
@@ -32,6 +33,7 @@ class Summary:
     measure: Measure
     values: dict[int, Measured]
     mean: Interval
+    runs: int = 0
     missing: int = 0
     unreached: int = 0
     horizon: float | None = None
@@ -59,6 +61,13 @@ class Summary:
             return "–"
         return self.difference.text(self.measure.digits, self.measure.scale)
 
+    @property
+    def note(self) -> str:
+        """What a reader must know besides the numbers."""
+        if self.missing:
+            return f"no answer from {self.missing} of {self.runs} runs: ended, or not evaluated then"
+        return f"same values as {self.same_as}" if self.same_as else ""
+
 
 def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> list[Summary]:
     """A summary per strategy, in order; ``reference`` (the first by default) is what the others are compared with."""
@@ -67,6 +76,8 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
         strategy: {seed: value for seed, run in by_seed.items() if (value := measure.of(run)) is not None}
         for strategy, by_seed in runs.items()
     }
+    missing = {strategy: len(by_seed) - len(measured[strategy]) for strategy, by_seed in runs.items()}
+    measured = {strategy: {} if missing[strategy] else values for strategy, values in measured.items()}
     bounds = [v.value for values in measured.values() for v in values.values() if not v.reached]
     horizon = min(bounds) if bounds and measure.kind == "R" else None
     rows: list[Summary] = []
@@ -84,7 +95,8 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
             measure,
             values,
             mean,
-            missing=len(runs[strategy]) - len(values),
+            runs=len(runs[strategy]),
+            missing=missing[strategy],
             unreached=int((~reached).sum()),
             horizon=limit if censored else horizon,
             median=median_time(numbers, reached) if measure.time_like and values else None,
@@ -98,14 +110,16 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
 def _difference(
     measure: Measure, values: Mapping[int, Measured], reference: Mapping[int, Measured], horizon: float | None
 ) -> Difference | None:
-    """None without common seeds, and where bounds of different size (bytes, steps) would be subtracted."""
+    """None without common seeds, if nobody got there, and where bounds of different size (bytes, steps) stand."""
     seeds = sorted(values.keys() & reference.keys())
-    bounds = any(not side[s].reached for side in (values, reference) for s in seeds)
-    if not seeds or (bounds and measure.kind != "R"):
+    ours, theirs = ([not side[s].reached for s in seeds] for side in (values, reference))
+    bounds = any(ours) or any(theirs)
+    if not seeds or (all(ours) and all(theirs)) or (bounds and measure.kind != "R"):
         return None
     limit = np.inf if horizon is None else horizon
     a, b = (np.minimum([side[s].value for s in seeds], limit) for side in (values, reference))
-    return paired(a, b)
+    bound = "≥ " if any(ours) and not any(theirs) else "≤ " if any(theirs) and not any(ours) else ""
+    return replace(paired(a, b), bound=bound)
 
 
 def _corrected(rows: Sequence[Summary], reference: str) -> list[Summary]:
@@ -117,7 +131,8 @@ def _corrected(rows: Sequence[Summary], reference: str) -> list[Summary]:
         first[tuple(sorted(base.values.items(), key=lambda item: item[0]))] = reference
     for row in rows:
         known = tuple(sorted(row.values.items(), key=lambda item: item[0]))
-        twin = first.setdefault(known, row.strategy) if row.values else row.strategy
+        arrived = any(value.reached for value in row.values.values())
+        twin = first.setdefault(known, row.strategy) if arrived else row.strategy
         marked.append(replace(row, same_as=None if twin == row.strategy else twin))
     compared = [r for r in marked if r.difference is not None and r.same_as is None]
     p_values = holm([r.difference.p for r in compared if r.difference is not None])

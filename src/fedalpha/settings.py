@@ -95,6 +95,7 @@ class Settings(BaseModel):
 
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
+        self._check_texts()
         looks = self.signal == "validation" and "accuracy" in STRATEGIES.parse(self.strategy).requires
         looks = looks or self.reevaluate > 0
         update = self.client_update()
@@ -108,6 +109,26 @@ class Settings(BaseModel):
                 **dict.fromkeys(_LOCAL, None),
             }
         )
+
+    def _check_texts(self) -> None:
+        from fedalpha.apply import APPLIES
+        from fedalpha.combine import COMBINES
+        from fedalpha.data import PARTITIONS, check_dataset
+        from fedalpha.faults import FAULTS
+        from fedalpha.models import MODELS
+        from fedalpha.task import task
+
+        check_dataset(self.dataset)
+        for registry, text in (
+            (PARTITIONS, self.partition),
+            (MODELS, self.model),
+            (COMBINES, self.combine),
+            (APPLIES, self.apply),
+            (FAULTS, self.fault),
+        ):
+            if text is not None:
+                registry.parse(text)
+        task(self.task)
 
     def selection(self) -> str:
         """The selection, with the ratio C that was given."""

@@ -26,9 +26,16 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference(Interval):
-    """The mean of paired differences, with the two-sided p-value of the paired t test (NaN for one pair)."""
+    """The mean of paired differences, with the two-sided p-value of the paired t test (NaN for one pair).
+
+    ``bound`` is ≥ or ≤ where times that were never reached enter on one side.
+    """
 
     p: float
+    bound: str = ""
+
+    def text(self, digits: int = 2, scale: float = 1.0) -> str:
+        return self.bound + super().text(digits, scale)
 
 
 def interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -51,7 +58,8 @@ def interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def paired(values: ArrayLike, reference: ArrayLike, confidence: float = 0.95) -> Difference:
     """The mean of values − reference: same seeds, same order.
 
-    With no spread at all in the differences the p-value is 1 if they are zero and 0 otherwise.
+    Without any spread in the differences there is no t test: the p-value is then that of their signs, 2·2⁻ⁿ (or 1,
+    if they are all zero).
 
     >>> paired([2.0, 3.0, 4.5], [1.0, 2.0, 3.0]).text()
     '1.17 ± 0.72'
@@ -65,7 +73,7 @@ def paired(values: ArrayLike, reference: ArrayLike, confidence: float = 0.95) ->
     if found.n < 2:
         p = np.nan
     elif found.half == 0:
-        p = 1.0 if found.mean == 0 else 0.0
+        p = 1.0 if found.mean == 0 else 2.0 ** (1 - found.n)
     else:
         error = float((a - b).std(ddof=1) / np.sqrt(found.n))
         p = 2 * float(stats.t.sf(abs(found.mean) / error, found.n - 1))

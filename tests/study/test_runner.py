@@ -201,7 +201,9 @@ def test_a_failing_cell_is_told_and_the_others_are_done(tmp_path: Path) -> None:
     values = {**SMALL, "seeds": 1, "strategies": ["FedAvg"], "cases": cases}
     with pytest.raises(CellError, match="1 of 2 cells failed") as error:
         run_study(study(values), tmp_path)
-    assert "bad" in str(error.value)
+    assert "The first, FedAvg, seed 0, bad:" in str(error.value)
+    assert "Traceback" not in str(error.value)
+    assert "Traceback" in next((tmp_path / "log").glob("*.error")).read_text()
     assert (status(tmp_path).done, status(tmp_path).failed) == (1, ["FedAvg, seed 0, bad"])
 
 
@@ -271,6 +273,51 @@ def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pyte
     sorted((folder / "cells").iterdir())[0].unlink()
     show(folder)
     assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` goes on\n"
+
+
+def test_what_is_not_a_study_or_cannot_be_written_is_named(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(finished, folder)
+    (folder / "study.json").write_text("{\n")
+    for use in (status, lambda folder: run_study(study(SMALL), folder)):
+        with pytest.raises(ValueError, match=r"study\.json: .*delete it and run"):
+            use(folder)
+    (folder / "study.json").unlink()
+    run_study(study(SMALL), folder)
+    assert contents(folder) == contents(finished)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RuntimeError, match=r"cannot write to .*file"):
+        run_study(study(SMALL), tmp_path / "file")
+
+
+def test_a_cell_under_the_name_of_another_is_refused(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "swapped"
+    shutil.copytree(finished, folder)
+    one, other, *_ = sorted((folder / "cells").iterdir())
+    shutil.copy(one, other)
+    with pytest.raises(ValueError, match=f"{other.name} holds another cell"):
+        status(folder)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(to_toml(study({**SMALL, "settings": {**SMALL["settings"], "rounds": 100_000}})))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedalpha", "study", "long.toml"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not list(tmp_path.glob("runs/small/log/*.running")):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "the same command goes on" in shown
 
 
 def test_a_damaged_cell_is_named(finished: Path, tmp_path: Path) -> None:

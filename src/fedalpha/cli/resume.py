@@ -28,7 +28,7 @@ def resume(
         settings = read_settings(config, {})
     except ValueError as error:
         raise ValueError(
-            f"{config} does not describe a run of the command line ({error}); a run that was begun in Python "
-            "goes on with the same call of fedalpha.run(…, out=…)"
+            f"cannot go on with {config}: {error}. (A run that was begun in Python goes on with the same call of "
+            "fedalpha.run(…, out=…).)"
         ) from None
     execute(settings, folder, workers, checkpoint_every)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def strategies() -> None:
+import typer
+
+
+def strategies(
+    plugin: Annotated[str | None, typer.Option(help="Python file whose strategies are listed too.")] = None,
+) -> None:
     """List the strategies with their formulas."""
     from rich.console import Console
     from rich.padding import Padding
 
     from fedalpha.strategies import STRATEGIES
 
+    if plugin is not None:
+        from fedalpha.plugins import load_plugin
+
+        load_plugin(plugin)
     console = Console(highlight=False)
     for entry in STRATEGIES:
         console.print(entry.signature, style="bold", markup=False, soft_wrap=True)

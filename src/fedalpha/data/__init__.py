@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.data.fetching import DataUnavailable
 from fedalpha.data.partitions import PARTITIONS, Partition
 from fedalpha.data.picture import describe_partition, plot_partition
-from fedalpha.data.sources import Source, load
+from fedalpha.data.sources import Source, check_dataset, load
 
 if TYPE_CHECKING:
     from fedalpha.data.federations import Examples, Federation, Generated, Pooled, federation
@@ -21,6 +21,7 @@ __all__ = [
     "Partition",
     "Pooled",
     "Source",
+    "check_dataset",
     "describe_partition",
     "federation",
     "load",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.data.fetching import cache_folder, obtain, whereabouts
+from fedalpha.data.synthetic import MADE
 from fedalpha.text import nearest
 
 CLASS_NAMES: dict[str, tuple[str, ...]] = {
@@ -101,6 +102,14 @@ def catalogue() -> list[Row]:
     return rows + [
         Row(name, 60_000, 10_000, (1, 28, 28), 10, *whereabouts(name), 55.0) for name in CLASS_NAMES if name != "digits"
     ]
+
+
+def check_dataset(name: str) -> None:
+    """Refuse a data set that there is not, also among those that are made, such as ``synthetic(a=1, b=1)``."""
+    if name.partition("(")[0] in MADE:
+        MADE.parse(name)
+    else:
+        _check(name)
 
 
 def _check(name: str) -> None:

@@ -61,8 +61,9 @@ def facts(findings: Findings) -> list[str]:
         + (f" × {len(findings.cases)} cases" if len(findings.cases) > 1 else ""),
         f"{len(findings.results)} of {len(unique)} cells done",
     ]
-    if len(findings.cases) == 1:
-        found += [first.dataset, first.partition, f"{first.clients} clients", str(first.update)]
+    for name, shown in (("dataset", "{}"), ("partition", "{}"), ("clients", "{} clients"), ("update", "{}")):
+        values = {getattr(cell.settings, name) for cell in findings.cells}
+        found += [shown.format(values.pop())] * (len(values) == 1)
     found.append(
         f"{first.rounds} rounds" if study.stop_at is None else f"until {study.stop_at}, ≤ {first.rounds} rounds"
     )

@@ -79,15 +79,16 @@ def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figu
 
 
 def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | None) -> Figure:
-    fig, axes = figure(11, 4.2, columns=2)
+    fig, axes = figure(13, 4.2, columns=2)
     for ax, kind, title in zip(axes, ("accuracy", "loss"), ("test accuracy (%)", "test loss"), strict=True):
         lines = [{"strategy": item["strategy"], "rounds": item["rounds"], **item[kind]} for item in case["curves"]]
         _lines(ax, data, lines, title, view)
         if kind == "accuracy" and case["target"] is not None and view is None:
             ax.axhline(case["target"], color=_FAINT, linewidth=1, linestyle="--")
-        _trim(ax, lines, view)
-    axes[0].legend(frameon=False, fontsize=8.5, loc="lower right")
-    fig.suptitle(" · ".join(t for t in (data["title"], case["name"]) if t), fontsize=11, x=0.01, ha="left")
+        _trim(ax, lines, view, 100.0 if kind == "accuracy" else np.inf)
+    axes[1].legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))
+    seeds = f"mean of {data['seeds']} seeds, 95 % band" if data["seeds"] > 1 else "one seed"
+    fig.suptitle(" · ".join(t for t in (data["title"], case["name"], seeds) if t), fontsize=11, x=0.01, ha="left")
     return fig
 
 
@@ -118,7 +119,7 @@ def _lines(
     ax.margins(x=0.01)
 
 
-def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None) -> None:
+def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None, most: float = np.inf) -> None:
     """Bands of few seeds can be enormous: they may stretch the axis by 15 % of the curves' own range."""
     values = [
         v
@@ -130,7 +131,7 @@ def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None
         low, high = min(values), max(values)
         room = 0.15 * (high - low or 1)
         bottom, top = ax.get_ylim()
-        ax.set_ylim(max(bottom, low - room, 0 if low >= 0 else -np.inf), min(top, high + room))
+        ax.set_ylim(max(bottom, low - room, 0 if low >= 0 else -np.inf), min(top, high + room, most))
 
 
 def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
@@ -188,6 +189,7 @@ def _partition(part: dict[str, Any]) -> Figure:
         ax.bar(np.arange(len(counts)), counts[:, k], 0.88, bottom=bottom, color=COLOURS[k % len(COLOURS)], label=name)
         bottom += counts[:, k]
     ax.margins(x=0.01)
+    ax.locator_params(axis="x", integer=True)
     ax.set_xlabel("client")
     ax.set_title(f"samples by label: {part['title']}", loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -14,28 +14,32 @@ import dataclasses
 import re
 from pathlib import Path
 
+from fedalpha.measures import Measure
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import gather
 from fedalpha.report.tables import markdown_table, results_table
 from fedalpha.study.store import write_text
 
-_START = re.compile(r"^<!-- fedalpha\b", re.MULTILINE)
+_START = re.compile(r"^<!--\s*fedalpha\b", re.MULTILINE)
 _TABLE = re.compile(r"^(<!-- fedalpha (\S+): ([^>\n]+?) -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
 
 
 def fill_page(page: str | Path) -> int:
     """Write the tables of a Markdown page anew; how many there are."""
     page = Path(page)
-    text = page.read_text(encoding="utf-8")
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read the page {page}: {error.strerror}") from None
     write_text(page, filled(text, page.parent))
     return len(_TABLE.findall(text))
 
 
 def filled(text: str, place: Path) -> str:
     """The page with its tables; ``place`` is the folder it lies in."""
-    if len(_START.findall(text)) != len(_TABLE.findall(text)):
+    if len(_START.findall(text)) != len(_TABLE.findall(text)) or not _START.search(text):
         raise ValueError(
-            "a table's comments are not as they should be; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
+            "the page asks for no table, or not as it should; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
             "claims after the colon) and <!-- end -->, each on a line of its own"
         )
     return _TABLE.sub(lambda found: found[1] + _table(place / found[2], found[3]) + "\n" + found[4], text)
@@ -45,8 +49,10 @@ def _table(folder: Path, what: str) -> str:
     findings = gather(folder)
     claims = what.strip() == "claims"
     if not claims:
-        measures = tuple(name.strip() for name in what.split(","))
-        findings = dataclasses.replace(findings, study=findings.study.with_changes(measures=measures))
+        measures = tuple(str(Measure.parse(name.strip())) for name in what.split(","))
+        findings = dataclasses.replace(findings, study=findings.study.model_copy(update={"measures": measures}))
+    elif not findings.study.claims:
+        raise ValueError(f"the study in {folder} makes no claims; name measures instead")
     tables = {case: (claims_table if claims else results_table)(findings, case) for case in findings.cases}
     header = next(iter(tables.values()))[0]
     if len(tables) == 1:

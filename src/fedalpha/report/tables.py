@@ -44,8 +44,7 @@ def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[s
             if published:
                 line.append(_published(published.get((name, row.strategy)), row))
             own = "reference" if row.strategy == findings.study.against else row.difference_text
-            note = f"same values as {row.same_as}" if row.same_as else ""
-            body.append([*line, own, p_text(row.p_holm), note])
+            body.append([*line, own, p_text(row.p_holm), row.note])
     return header, body
 
 

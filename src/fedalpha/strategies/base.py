@@ -182,7 +182,10 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
     >>> weigh(FedAvg(), {}, Cohort(ids=[0, 1], sizes=[1, 3]))
     (array([0.25, 0.75]), {})
     """
-    weights, state = rule.weights(state, cohort)
+    answer = rule.weights(state, cohort)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise ValueError(f"{rule}.weights gave {type(answer).__name__}; let it return the pair (alpha, state)")
+    weights, state = answer
     alpha = np.asarray(weights, dtype=np.float64)
     if alpha.shape != (len(cohort),):
         raise ValueError(f"{rule} gave weights of shape {alpha.shape} for {len(cohort)} clients; give one per client")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedalpha.settings import Settings, settings
+from fedalpha.settings import Settings
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.strategies.combinators import Switch
 from fedalpha.study.conditions import StopAt
@@ -55,7 +55,7 @@ class Cell:
     @staticmethod
     def from_entry(entry: dict[str, Any]) -> Cell:
         stop = StopAt.parse(entry["stop_at"]) if "stop_at" in entry else None
-        full = settings(entry["settings"])
+        full = Settings.model_construct(**entry["settings"])  # was checked when it was stored
         return Cell(entry["case"], entry["strategy"], entry["seed"], full, stop, entry["cell"])
 
     @cached_property

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedalpha.measures import Measure
 from fedalpha.plugins import load_plugin
@@ -46,6 +46,8 @@ from fedalpha.text import nearest
 _OWN = ("strategy", "seed")
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
+STORED = {"stored": True}
+"""A study that was run already: its strategies need not be known here (their plugin may have gone)."""
 
 
 class Published(BaseModel):
@@ -68,6 +70,11 @@ class Claim(BaseModel):
     measure: str
     better: str
     than: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("than", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
 
 class Zoom(BaseModel):
@@ -102,7 +109,9 @@ class Study(BaseModel):
     strategies: tuple[str, ...] = Field(min_length=1)
     seeds: tuple[int, ...]
     reference: str | None = None
-    measures: tuple[str, ...] = ("accuracy", "loss", "R_60", "auc", "worst_client_accuracy", "client_accuracy_spread")
+    measures: tuple[str, ...] = Field(
+        ("accuracy", "loss", "R_60", "auc", "worst_client_accuracy", "client_accuracy_spread"), min_length=1
+    )
     stop_at: str | None = None
     protocol: str | None = None
     settings: dict[str, Any] = {}
@@ -118,8 +127,10 @@ class Study(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plugin(cls, values: Any) -> Any:
+    def _plugin(cls, values: Any, info: ValidationInfo) -> Any:
         """Loaded first, because the texts of this file may name what it registers."""
+        if info.context == STORED:
+            return values
         given = values.get("settings") if isinstance(values, dict) else None
         if isinstance(given, dict) and isinstance(given.get("plugin"), str):
             load_plugin(given["plugin"])
@@ -128,14 +139,16 @@ class Study(BaseModel):
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, value: Any) -> Any:
+        if isinstance(value, float):
+            raise ValueError('give a count (5), a list ([3, 4, 5]) or a range ("10-19")')
         return parse_seeds(str(value)) if isinstance(value, str | int) else value
 
     @field_validator("strategies")
     @classmethod
-    def _strategies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
+    def _strategies(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for text in value if info.context != STORED else ():
             STRATEGIES.parse(text)
-        _once("strategies", value)
+        _once(value)
         return value
 
     @field_validator("measures")
@@ -147,7 +160,7 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _coherent(self) -> Study:
-        _once("seeds", self.seeds)
+        _once(self.seeds, "seeds: ")
         if self.reference is not None and self.reference not in self.strategies:
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
@@ -228,14 +241,15 @@ class Study(BaseModel):
         return study(values)
 
 
-def study(values: Mapping[str, Any]) -> Study:
-    """A checked study; a mistake is named with the nearest valid word."""
+def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) -> Study:
+    """A checked study; a mistake is named with the nearest valid word. ``context`` is `STORED`, or nothing."""
     for key in values:
         if key not in Study.model_fields:
-            hint = "put it under [settings]" if key in Settings.model_fields else nearest(str(key), Study.model_fields)
+            other = key in Settings.model_fields and key not in _OWN
+            hint = "put it under [settings]" if other else nearest(str(key), Study.model_fields)
             raise ValueError(f"unknown key {key!r} in a study; {hint}")
     try:
-        return Study(**values)
+        return Study.model_validate(dict(values), context=context)
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(str(part) for part in problem["loc"])
@@ -286,7 +300,7 @@ def _label(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
-def _once(what: str, values: tuple[Any, ...]) -> None:
+def _once(values: tuple[Any, ...], what: str = "") -> None:
     again = sorted({str(v) for v in values if values.count(v) > 1})
     if again:
-        raise ValueError(f"{what}: {', '.join(again)} is given twice; keep one of them")
+        raise ValueError(f"{what}{', '.join(again)} is given twice; keep one of them")

@@ -71,10 +71,10 @@ def run_study(
         if not errors:
             clear_all(store)
     if errors:
-        first = next(iter(errors.values()))
+        lines = next(iter(errors.values())).strip().splitlines()
         raise CellError(
-            f"{len(errors)} of {len(cells)} cells failed (see {store.log}/*.error); the others are done. The first:\n"
-            + first.strip()
+            f"{len(errors)} of {len(cells)} cells failed, the others are done (in full: {store.log}/*.error). "
+            f"The first, {lines[0]}:\n{lines[-1]}"
         )
     return store
 
@@ -202,7 +202,8 @@ class Crew:
                 continue
             error = self.store.log / f"{key}.error"
             killed = f"the process ended with code {process.exitcode} (killed? out of memory?); run the study again"
-            self.errors[key] = error.read_text() if error.exists() else killed
+            label = next(cell.label for cell in self.cells if cell.key == key)
+            self.errors[key] = error.read_text() if error.exists() else f"{label}\n{killed}"
 
 
 def _may_coincide(cell: Cell, other: Cell) -> bool:
@@ -321,8 +322,11 @@ def _die_with_parent() -> None:
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
     """One runner per folder; the lock goes with the process, however it ends."""
-    store.log.mkdir(parents=True, exist_ok=True)
-    file: IO[str] = (store.log / "lock").open("a+")
+    try:
+        store.log.mkdir(parents=True, exist_ok=True)
+        file: IO[str] = (store.log / "lock").open("a+")
+    except OSError as error:
+        raise RuntimeError(f"cannot write to {store.folder}: {error.strerror}; choose another folder") from None
     with file:
         try:
             import fcntl

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedalpha.study.cells import Cell
-from fedalpha.study.plan import Study, study
+from fedalpha.study.plan import STORED, Study, study
 from fedalpha.study.store import Store
 
 
@@ -33,8 +33,8 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
     file = store.folder / "study.json"
     if not file.exists():
         raise ValueError(f"{folder} is not a study's folder: it has no study.json; `fedalpha study FILE` makes one")
-    plan = json.loads(file.read_text())
-    return study(plan["study"]), [Cell.from_entry(entry) for entry in plan["cells"]], store
+    plan = store.plan()
+    return study(plan["study"], STORED), [Cell.from_entry(entry) for entry in plan["cells"]], store
 
 
 def status(folder: str | Path) -> Status:

@@ -100,13 +100,26 @@ class Store:
             about = json.loads(table.schema.metadata[b"fedalpha"])
         except (OSError, KeyError, TypeError, pyarrow.ArrowException) as error:
             raise ValueError(f"cannot read the cell {path}: {error}; delete it to have it run again") from None
+        if about.get("hash") != key:
+            raise ValueError(f"{path} holds another cell ({about.get('hash')}); delete it to have its own run again")
         columns = {name: table[name].to_pylist() for name in ("round", *NUMBERS, *LISTS) if name in table.column_names}
         return Result(key, columns, about)
+
+    def plan(self) -> dict[str, Any]:
+        """What ``study.json`` holds."""
+        file = self.folder / "study.json"
+        try:
+            found: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"cannot read {file}: {error}; delete it and run `fedalpha study {self.folder}`, which writes it anew"
+            ) from None
+        return found
 
     def write_plan(self, text: str, plan: dict[str, Any]) -> None:
         """``study.toml`` and ``study.json``; a folder that holds another study is refused."""
         file = self.folder / "study.json"
-        if file.exists() and (name := json.loads(file.read_text())["study"]["name"]) != plan["study"]["name"]:
+        if file.exists() and (name := self.plan()["study"]["name"]) != plan["study"]["name"]:
             raise ValueError(
                 f"{self.folder} holds the study {name!r}; choose another folder for {plan['study']['name']!r}"
             )

@@ -49,7 +49,7 @@ function tooltip(figure) {
 
 // Curves with confidence bands ---------------------------------------------------------------
 
-function curves(holder, { title, lines, digits, window: view, target, caption }) {
+function curves(holder, { title, lines, digits, window: view, target, caption, most = Infinity }) {
   const width = Math.max(280, holder.clientWidth || 460), height = Math.round(Math.min(340, width * 0.66));
   const margin = { left: 44, right: 10, top: 10, bottom: 34 };
   const shown = lines.filter((line) => !hidden.has(line.strategy) && line.mean.some((v) => v !== null));
@@ -67,7 +67,7 @@ function curves(holder, { title, lines, digits, window: view, target, caption })
   for (const line of all) for (const i of inside(line)) {
     const half = line.half[i] || 0;
     low = Math.min(low, Math.max(line.mean[i] - half, line.mean[i] - 0.15 * range, 0));
-    high = Math.max(high, Math.min(line.mean[i] + half, line.mean[i] + 0.15 * range));
+    high = Math.max(high, Math.min(line.mean[i] + half, line.mean[i] + 0.15 * range, most));
   }
   if (view && view.accuracy && digits === 2) [low, high] = view.accuracy.map((v) => 100 * v);
   if (x1 === x0) x1 = x0 + 1;
@@ -320,10 +320,10 @@ function section(page, item, index) {
   const lines = (kind) => item.curves.map((c) => ({ strategy: c.strategy, rounds: c.rounds, ...c[kind] }));
   const cut = item.stopped ? "Cells that stopped early: means go as far as every seed does." : null;
   const band = data.seeds > 1 ? `Mean over ${data.seeds} seeds, 95 % band (Student t). ` : "One seed. ";
-  place(curves, { title: "Test accuracy (%)", lines: lines("accuracy"), digits: 2, target: item.target, caption: band + (cut || "") });
+  place(curves, { title: "Test accuracy (%)", lines: lines("accuracy"), digits: 2, most: 100, target: item.target, caption: band + (cut || "") });
   place(curves, { title: "Test loss", lines: lines("loss"), digits: 4 });
   for (const view of item.zoom) {
-    place(curves, { title: `Test accuracy (%), rounds ${view.rounds[0]}–${view.rounds[1]}`, lines: lines("accuracy"), digits: 2, window: view, target: item.target });
+    place(curves, { title: `Test accuracy (%), rounds ${view.rounds[0]}–${view.rounds[1]}`, lines: lines("accuracy"), digits: 2, most: 100, window: view, target: item.target });
   }
   for (const dots of item.dots) {
     place(rows, { ...dots, zero: false, caption: "Large dot and bar: mean ± 95 %; small dots: seeds (hollow: not reached)" + (dots.published ? "; grey diamond: published." : ".") });
