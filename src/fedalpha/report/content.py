@@ -45,7 +45,7 @@ def content(findings: Findings) -> dict[str, Any]:
         "palette": list(COLOURS),
         "seeds": len(seeds),
         "across": across(findings),
-        "cases": [_case(findings, case) for case in findings.cases],
+        "cases": _cases(findings),
         "run": run_text(findings),
         "config": json.dumps(findings.cells[0].config, indent=1, ensure_ascii=False),
         "versions": json.dumps(findings.versions(), indent=1),
@@ -92,6 +92,17 @@ def run_text(findings: Findings) -> str:
 def colours(findings: Findings) -> dict[str, str]:
     """A colour per strategy."""
     return {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(findings.study.strategies)}
+
+
+def _cases(findings: Findings) -> list[dict[str, Any]]:
+    """Every case; the picture of a partition stands in the first one that has it."""
+    cases = [_case(findings, case) for case in findings.cases]
+    seen: list[Any] = []
+    for item in cases:
+        part = item.get("partition")
+        item["partition"] = None if part in seen else part
+        seen.append(part)
+    return cases
 
 
 def _case(findings: Findings, case: str) -> dict[str, Any]:
