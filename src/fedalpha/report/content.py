@@ -63,7 +63,7 @@ def facts(findings: Findings) -> list[str]:
     ]
     for name, shown in (("dataset", "{}"), ("partition", "{}"), ("clients", "{} clients"), ("update", "{}")):
         values = {getattr(cell.settings, name) for cell in findings.cells}
-        found += [shown.format(values.pop())] * (len(values) == 1)
+        found += [shown.format(*values)] * (len(values) == 1)
     found.append(
         f"{first.rounds} rounds" if study.stop_at is None else f"until {study.stop_at}, ≤ {first.rounds} rounds"
     )
