@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cli.test_run import fedalpha
 from fedalpha.plugins import load_plugin
 from fedalpha.settings import settings
 
@@ -23,11 +23,6 @@ def rules(tmp_path: Path) -> Path:
     (code,) = re.findall(r"```python\n([^`]*?class Tempered.*?)```", README.read_text(), re.DOTALL)
     file.write_text(code)
     return file
-
-
-def fedalpha(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedalpha", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
 
 
 def test_a_run_with_an_own_strategy_goes_on_and_belongs_to_its_code(rules: Path) -> None:

@@ -56,7 +56,6 @@ def run_and_show(
     try:
         run_study(found, folder, text=text, jobs=jobs, ray_address=ray_address, watch=with_progress.watch)
     except KeyboardInterrupt:
-        with_progress.close()
         print("interrupted; what is finished is kept, and the same command goes on")
         raise typer.Exit(130) from None
     finally:

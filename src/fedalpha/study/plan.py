@@ -139,9 +139,7 @@ class Study(BaseModel):
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, value: Any) -> Any:
-        if isinstance(value, float):
-            raise ValueError('give a count (5), a list ([3, 4, 5]) or a range ("10-19")')
-        return parse_seeds(str(value)) if isinstance(value, str | int) else value
+        return parse_seeds(str(value)) if isinstance(value, str | int | float) else value
 
     @field_validator("strategies")
     @classmethod
