@@ -167,3 +167,74 @@ def test_a_first_layer_lets_gradients_of_its_input_through() -> None:
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
     ours, theirs = (torch.autograd.grad(module(x).sum(), x)[0] for module in (quick, plain))
     assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "seen"),
+    [
+        ((64, 1, 28, 28), 3, (12, 12)),
+        ((24, 1, 28, 28), 3, (12, 12)),
+        ((3, 2, 28, 25), 3, (12, 10)),
+        ((2, 3, 18, 22), (2, 3), (7, 10)),
+        ((2, 1, 16, 16), 1, (6, 6)),
+        ((2, 1, 14, 18), 5, (6, 8)),
+    ],
+)
+def test_what_a_second_pooling_leaves_out_is_not_computed(
+    shape: tuple[int, ...], kernel: int | tuple[int, int], seen: tuple[int, int]
+) -> None:
+    """The same values from a smaller image, up to rounding: torch may choose another way for another size."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        quick = nn.Sequential(
+            nn.Conv2d(shape[1], 32, 3),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    quicken(quick)
+    whole = copy.deepcopy(quick)
+    for layer in whole.modules():
+        if isinstance(layer, Pool):
+            layer.followed_by = None
+    sizes: list[tuple[int, ...]] = []
+    quick[3].register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape[2:])))
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).contiguous(memory_format=torch.channels_last)
+    outputs = [module(x) for module in (quick, whole)]
+    assert sizes == [seen]
+    assert torch.allclose(*outputs, rtol=1e-5, atol=1e-6)
+    slopes = [
+        torch.autograd.grad(out.square().sum(), list(module.parameters()))
+        for out, module in zip(outputs, (quick, whole), strict=True)
+    ]
+    for ours, theirs in zip(*slopes, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_only_a_convolution_between_two_poolings_shortens_the_first() -> None:
+    def first(*between: nn.Module) -> object:
+        module = nn.Sequential(nn.MaxPool2d(2), *between, nn.MaxPool2d(2))
+        quicken(module)
+        return module[0].followed_by
+
+    watched = nn.Conv2d(4, 4, 3)
+    watched.register_forward_hook(lambda *_: None)
+    assert first(nn.ReLU(), nn.Conv2d(4, 4, (3, 2))) == (3, 2)
+    assert first() is None
+    for layer in (
+        nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2), nn.Conv2d(4, 4, 3, dilation=2), watched, nn.Tanh()
+    ):  # fmt: skip
+        assert first(layer) is None
+    assert first(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)) is None
+
+
+def test_a_sequence_with_a_way_of_its_own_is_left_alone() -> None:
+    class Tapped(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return self[0](x)  # type: ignore[no-any-return]
+
+    module = Tapped(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.MaxPool2d(2))
+    quicken(module)
+    assert module(torch.rand(2, 1, 8, 8)).shape == (2, 3, 6, 6)
