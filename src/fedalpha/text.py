@@ -235,6 +235,15 @@ def _value(value: object) -> str:
     return str(value)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """How many of something.
+
+    >>> counted(1, "cell"), counted(2, "cell"), counted(3, "strategy", "strategies")
+    ('1 cell', '2 cells', '3 strategies')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error message about an unknown ``name``: what is close, and what is known."""
     names = list(valid)

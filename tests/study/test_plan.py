@@ -104,6 +104,11 @@ def test_settings_beat_the_protocol_and_the_grid_beats_settings() -> None:
         ({"strategies": ["FedAvg", "FedAvg"]}, "given twice"),
         ({"seeds": "many"}, "give a count"),
         ({"reference": "FedWorse"}, "is not one of the strategies"),
+        (
+            {"published": [{"strategy": "FedWorse", "measure": "R_60", "mean": 6}]},
+            "published: .FedWorse. is not",
+        ),
+        ({"published": [{"strategy": "FedAvg", "measure": "R60", "mean": 6}]}, "R_60"),
         ({"measures": ["R60"]}, "did you mean 'R_60'"),
         ({"grid": {"lr": []}}, "at least one"),
         ({"protocols": {"print": {}}}, "did you mean 'printed'"),

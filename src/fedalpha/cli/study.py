@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedalpha.text import counted
+
 if TYPE_CHECKING:
     from fedalpha.study import Study
     from fedalpha.study.runner import Watch
@@ -51,7 +53,8 @@ def run_and_show(
     from fedalpha.study import Store, run_study
 
     if strangers := Store(folder).strangers(found.cells()):
-        print(f"{strangers} cells in {folder} have other settings than this study's; they are kept and not shown")
+        cells = counted(strangers, "cell")
+        print(f"{folder} has {cells} with other settings than this study's; kept there and not shown")
     with_progress = StudyProgress(found.title or found.name)
     try:
         run_study(found, folder, text=text, jobs=jobs, ray_address=ray_address, watch=with_progress.watch)

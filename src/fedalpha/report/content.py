@@ -19,6 +19,7 @@ from fedalpha.report.tables import coincidence_notes, p_text, results_table
 from fedalpha.stats import interval
 from fedalpha.study import Published, Result
 from fedalpha.study.store import DIAGNOSTICS
+from fedalpha.text import counted
 
 HEAT_CELLS = 150_000
 """A larger heat map (rounds × clients) is left out: nobody can read it, and the page would be slow."""
@@ -57,9 +58,9 @@ def facts(findings: Findings) -> list[str]:
     study, first = findings.study, findings.cells[0].settings
     unique = {cell.key for cell in findings.cells}
     found = [
-        f"{len(study.strategies)} strategies × {len(study.seeds)} seeds"
+        f"{counted(len(study.strategies), 'strategy', 'strategies')} × {counted(len(study.seeds), 'seed')}"
         + (f" × {len(findings.cases)} cases" if len(findings.cases) > 1 else ""),
-        f"{len(findings.results)} of {len(unique)} cells done",
+        f"{len(findings.results)} of {counted(len(unique), 'cell')} done",
     ]
     for name, shown in (("dataset", "{}"), ("partition", "{}"), ("clients", "{} clients"), ("update", "{}")):
         values = {getattr(cell.settings, name) for cell in findings.cells}
@@ -83,9 +84,10 @@ def run_text(findings: Findings) -> str:
         "bound."
     )
     if stopped:
-        text += f" {stopped} cells stopped early because their question was answered ({study.stop_at})."
+        text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({study.stop_at})."
     if twins:
-        text += f" {twins} cells coincide with another one by construction and were computed once."
+        same = counted(twins, "cell coincides", "cells coincide")
+        text += f" {same} with another one by construction: computed once."
     return text
 
 

@@ -163,11 +163,12 @@ class Study(BaseModel):
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
-        for claim in self.claims:
-            Measure.parse(claim.measure)
-            for strategy in (claim.better, *claim.than):
+        named = [("claims", claim.measure, (claim.better, *claim.than)) for claim in self.claims]
+        for where, measure, strategies in named + [("published", p.measure, (p.strategy,)) for p in self.published]:
+            Measure.parse(measure)
+            for strategy in strategies:
                 if strategy not in self.strategies:
-                    raise ValueError(f"claims: {strategy!r} is not one of the strategies; write it as it stands there")
+                    raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it as it stands there")
         for name in self.protocols:
             protocol(name)
         for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
