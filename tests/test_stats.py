@@ -36,6 +36,13 @@ def test_paired_differences_are_those_of_the_paired_t_test(x: np.ndarray) -> Non
 def test_differences_without_spread() -> None:
     assert paired([1, 2], [1, 2]).p == 1
     assert paired([2, 3], [1, 2]).p == 0.5  # two signs that agree
+    for values, reference, p in (
+        ([0.9, 0.8], [0.8, 0.7], 0.5),  # the same but for rounding
+        ([0.1] * 3, [0.0] * 3, 0.25),
+        ([0.1 + 0.2] * 4, [0.3] * 4, 1.0),
+    ):
+        found = paired(values, reference)
+        assert (found.half, found.p) == (0, p)
     assert math.isnan(paired([2], [1]).p)
     with pytest.raises(ValueError, match="same seeds"):
         paired([1, 2], [1])

@@ -70,7 +70,10 @@ class Summary:
 
 
 def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> list[Summary]:
-    """A summary per strategy, in order; ``reference`` (the first by default) is what the others are compared with."""
+    """A summary per strategy, in order; ``reference`` (the first by default) is what the others are compared with.
+
+    Without runs of the reference there are no differences.
+    """
     reference = reference or next(iter(runs))
     measured = {
         strategy: {seed: value for seed, run in by_seed.items() if (value := measure.of(run)) is not None}
@@ -101,7 +104,7 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
             horizon=limit if censored else horizon,
             median=median_time(numbers, reached) if measure.time_like and values else None,
         )
-        if strategy != reference:
+        if strategy != reference and reference in measured:
             row = replace(row, difference=_difference(measure, values, measured[reference], horizon))
         rows.append(row)
     return _corrected(rows, reference)

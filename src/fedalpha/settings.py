@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,19 +96,24 @@ class Settings(BaseModel):
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
         self._check_texts()
-        looks = self.signal == "validation" and "accuracy" in STRATEGIES.parse(self.strategy).requires
-        looks = looks or self.reevaluate > 0
         update = self.client_update()
         return self.model_copy(
             update={
                 "model": self.model or ("mlp" if self.dataset == "digits" else "cnn"),
-                "validation": (VALIDATION_SHARE if looks else 0.0) if self.validation is None else self.validation,
+                "validation": self.validation_for([self.strategy]),
                 "select": self.selection(),
                 "ratio": None,
                 "update": str(update),
                 **dict.fromkeys(_LOCAL, None),
             }
         )
+
+    def validation_for(self, strategies: Iterable[str]) -> float:
+        """What is set aside for validation: one decision for all strategies that shall train on the same data."""
+        if self.validation is not None:
+            return self.validation
+        looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies)
+        return VALIDATION_SHARE if (looks and self.signal == "validation") or self.reevaluate else 0.0
 
     def _check_texts(self) -> None:
         from fedalpha.apply import APPLIES

@@ -58,8 +58,8 @@ def interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def paired(values: ArrayLike, reference: ArrayLike, confidence: float = 0.95) -> Difference:
     """The mean of values − reference: same seeds, same order.
 
-    Without any spread in the differences there is no t test: the p-value is then that of their signs, 2·2⁻ⁿ (or 1,
-    if they are all zero).
+    Without any spread in the differences, but for rounding, there is no t test: the p-value is then that of their
+    signs, 2·2⁻ⁿ (or 1, if they are all zero).
 
     >>> paired([2.0, 3.0, 4.5], [1.0, 2.0, 3.0]).text()
     '1.17 ± 0.72'
@@ -71,13 +71,12 @@ def paired(values: ArrayLike, reference: ArrayLike, confidence: float = 0.95) ->
         raise ValueError(f"{len(a)} values against {len(b)}: a paired difference needs the same seeds on both sides")
     found = interval(a - b, confidence)
     if found.n < 2:
-        p = np.nan
-    elif found.half == 0:
-        p = 1.0 if found.mean == 0 else 2.0 ** (1 - found.n)
-    else:
-        error = float((a - b).std(ddof=1) / np.sqrt(found.n))
-        p = 2 * float(stats.t.sf(abs(found.mean) / error, found.n - 1))
-    return Difference(found.mean, found.half, found.n, p)
+        return Difference(found.mean, found.half, found.n, np.nan)
+    rounding = 1e-12 * float(np.abs([a, b]).max())
+    if np.ptp(a - b) <= rounding:
+        return Difference(found.mean, 0.0, found.n, 1.0 if abs(found.mean) <= rounding else 2.0 ** (1 - found.n))
+    error = float((a - b).std(ddof=1) / np.sqrt(found.n))
+    return Difference(found.mean, found.half, found.n, 2 * float(stats.t.sf(abs(found.mean) / error, found.n - 1)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -72,11 +72,20 @@ def test_errors_of_clients_come_back(digits: Pooled, cluster: Any) -> None:
 
 
 def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text(
+        "from dataclasses import dataclass\n"
+        "from fedalpha.strategies import STRATEGIES, FedAvg\n\n\n"
+        '@STRATEGIES.register(formula="p")\n'
+        "@dataclass(frozen=True, eq=False, repr=False)\n"
+        "class Halved(FedAvg):\n"
+        '    """FedAvg by another name."""\n'
+    )
     values = {
         "name": "small",
-        "strategies": ["FedAvg", "FedSoftBetter(T=0.2)"],
+        "strategies": ["FedAvg", "FedSoftBetter(T=0.2)", "FedAvgSoftBetter(at=1)", "Halved"],
         "seeds": 1,
-        "settings": {"dataset": "digits", "clients": 4, "model": "softmax", "rounds": 2},
+        "settings": {"dataset": "digits", "clients": 4, "model": "softmax", "rounds": 2, "plugin": str(rules)},
     }
     stores = [
         run_study(study(values), tmp_path / "here", jobs=1),

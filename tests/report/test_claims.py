@@ -6,22 +6,30 @@ from pathlib import Path
 
 from fedalpha.report import gather, write_report
 from fedalpha.report.claims import verdicts
+from fedalpha.report.content import content, facts
+from fedalpha.report.figures import _curves
 from fedalpha.study import Store, study
 from fedalpha.study.runner import plan, to_toml
 
 NOTHING = {"ended": "rounds", "versions": {"fedalpha": "test"}}
 
 
-def folder(tmp_path: Path, finals: dict[str, list[float]], claims: list[dict[str, object]]) -> Path:
+def folder(tmp_path: Path, finals: dict[str, list[float]], claims: list[dict[str, object]], **changes: object) -> Path:
     """A study whose runs end with these accuracies (one round each)."""
-    values = {"name": "x", "strategies": list(finals), "seeds": 6, "measures": ["accuracy"], "claims": claims}
-    found = study({**values, "settings": {"rounds": 1}})
+    curves = {strategy: [[0.1, value] for value in values] for strategy, values in finals.items()}
+    return drawn(tmp_path, curves, {"measures": ["accuracy"], "claims": claims, **changes})
+
+
+def drawn(tmp_path: Path, curves: dict[str, list[list[float]]], changes: dict[str, object]) -> Path:
+    """A study whose runs have these accuracies, round by round."""
+    rounds = max(len(curve) for by_seed in curves.values() for curve in by_seed) - 1
+    found = study({"name": "x", "strategies": list(curves), "seeds": 6, "settings": {"rounds": rounds}, **changes})
     store = Store(tmp_path)
     store.write_plan(to_toml(found), plan(found, found.cells()))
     for cell in found.cells():
-        if cell.seed < len(finals[cell.strategy]):
-            rows = {"round": [0, 1], "accuracy": [0.1, finals[cell.strategy][cell.seed]], "loss": [2.0, 1.0]}
-            store.put(cell, rows, NOTHING)
+        if cell.seed < len(curves[cell.strategy]):
+            curve = curves[cell.strategy][cell.seed]
+            store.put(cell, {"round": list(range(len(curve))), "accuracy": curve, "loss": [1.0] * len(curve)}, NOTHING)
     return tmp_path
 
 
@@ -62,3 +70,59 @@ def test_the_same_comparison_under_two_names_is_counted_once(tmp_path: Path) -> 
     finals = {"FedAvg": base, "FedWorse(k=2)": base, "FedWorse": [x + 0.01 * (i + 1) for i, x in enumerate(base)]}
     found = verdicts(gather(folder(tmp_path, finals, [claim("FedWorse", "FedAvg", "FedWorse(k=2)")])), "")
     assert [v.p_holm for v in found] == [v.difference.p for v in found if v.difference]
+
+
+def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> None:
+    """Five seeds get there at once and one never: nobody knows how long that one would have taken."""
+
+    def reaching(round: int, rounds: int = 20) -> list[float]:
+        return [0.1] * min(round, rounds + 1) + [0.9] * (rounds + 1 - round)
+
+    curves = {
+        "FedAvg": [reaching(19 - seed % 2) for seed in range(6)],
+        "FedWorse": [reaching(1 + seed % 2) for seed in range(5)] + [reaching(21)],
+        "FedBetter": [reaching(1 + seed % 2) for seed in range(6)],
+    }
+    claims = [{**claim("FedWorse", "FedAvg"), "measure": "R_60"}, {**claim("FedBetter", "FedAvg"), "measure": "R_60"}]
+    claims.append({**claim("FedAvg", "FedWorse"), "measure": "R_60"})
+    found = verdicts(gather(drawn(tmp_path, curves, {"measures": ["R_60"], "claims": claims})), "")
+    assert [v.difference.bound for v in found if v.difference] == ["≥ ", "", "≤ "]
+    assert all(v.p_holm is not None and v.p_holm < 0.05 for v in found)
+    assert [v.word for v in found] == ["not decided", "holds", "not decided"]
+
+
+def test_without_the_reference_there_are_no_differences(tmp_path: Path) -> None:
+    finals = {"FedAvg": [0.5, 0.6], "FedWorse": [0.6, 0.8], "FedBetter": []}
+    findings = gather(folder(tmp_path, finals, [], reference="FedBetter"))
+    (rows,) = findings.summaries("").values()
+    assert [(row.strategy, row.difference, row.p_holm) for row in rows] == [
+        ("FedAvg", None, None), ("FedWorse", None, None)
+    ]  # fmt: skip
+    write_report(tmp_path)
+    assert "| FedWorse | 2 | 70.00 ± 127.06 | – | – |" in (tmp_path / "report.md").read_text()
+
+
+def test_every_twin_is_named(tmp_path: Path) -> None:
+    finals = {"FedAvg": [0.5, 0.6, 0.7], "FedWorse": [0.5, 0.6, 0.7], "FedBetter": [0.5, 0.6, 0.7]}
+    found = gather(folder(tmp_path, finals, []))
+    store, keys = found.store, {(cell.strategy, cell.seed): cell for cell in found.cells}
+    for seed, twin in enumerate(("FedAvg", "FedWorse", "FedWorse")):
+        columns = found.results[keys["FedBetter", seed].key].columns
+        store.put(keys["FedBetter", seed], columns, {**NOTHING, "coincides_with": keys[twin, seed].key})
+    assert gather(tmp_path).coinciding("") == [("FedBetter", "FedAvg", 1, 3), ("FedBetter", "FedWorse", 2, 3)]
+
+
+def test_the_facts_speak_of_all_cases(tmp_path: Path) -> None:
+    cases = [{"name": "a"}, {"name": "b", "rounds": 5, "stop_at": "accuracy >= 0.9"}]
+    found = gather(folder(tmp_path, {"FedAvg": [0.5, 0.6]}, [], cases=cases))
+    assert facts(found)[-1] == "until accuracy >= 0.9, ≤ 1 to 5 rounds"
+
+
+def test_an_accuracy_window_is_drawn_in_the_files_too(tmp_path: Path) -> None:
+    views = [{"rounds": [0, 1]}, {"rounds": [0, 1], "accuracy": [0.5, 0.6]}]
+    findings = gather(folder(tmp_path, {"FedAvg": [0.5, 0.6]}, [], zoom=views))
+    write_report(tmp_path)
+    assert {"zoom-0-1.svg", "zoom-0-1-0.5-0.6.svg"} <= {p.name for p in (tmp_path / "figures").iterdir()}
+    data = content(findings)
+    (case,) = data["cases"]
+    assert _curves(data, case, case["zoom"][1]).axes[0].get_ylim() == (50, 60)

@@ -15,7 +15,7 @@ import pytest
 import scipy.stats
 
 from fedalpha.report import gather, live_server, write_report
-from fedalpha.report.content import alphas, content, diagnostics
+from fedalpha.report.content import _label_counts, alphas, content, diagnostics
 from fedalpha.study import study
 from fedalpha.study.store import DIAGNOSTICS
 from report.conftest import VALUES
@@ -155,3 +155,7 @@ def test_the_live_page_is_served_on_loopback_only(shown: Path) -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_partition_that_is_not_known_here_has_no_picture() -> None:
+    assert _label_counts("digits", "somebodys_plugin", 4, 0, 0.0) is None

@@ -39,6 +39,17 @@ def test_strategies_of_a_seed_share_everything_but_the_strategy() -> None:
     assert all(len(groups) == 1 for groups in by_seed.values())
 
 
+def test_data_for_a_reevaluation_are_set_aside() -> None:
+    found = study({**BASE, "settings": {"reevaluate": 3}}).cells()
+    assert {c.settings.validation for c in found} == {0.1}
+
+
+def test_rounds_are_those_of_every_case() -> None:
+    values = {**BASE, "cases": [{"name": "a"}, {"name": "b", "rounds": 100}], "grid": {"lr": [0.1], "rounds": [7, 8]}}
+    assert {c.settings.rounds for c in study(values).cells()} == {7, 8}
+    assert {c.settings.rounds for c in study(values).with_changes(rounds=5).cells()} == {5}
+
+
 def test_the_key_follows_the_configuration_and_nothing_else() -> None:
     assert cell("FedAvg").key == cell("FedAvg", title="another title", measures=["R_75"]).key
     assert cell("FedAvg").key == cell("FedAvg", settings={"rounds": 30, "combine": "mean"}).key
@@ -57,6 +68,7 @@ def test_the_key_follows_the_configuration_and_nothing_else() -> None:
         ("FedSoftBetterAvg(at=15)", "FedSoftBetterAvgSoftWorse(at=[15, 28])", 28),
         ("FedSoftBetter(T=0.2)", "switch(FedSoftBetter(T=0.2), FedAvg, accuracy=0.6)", 0),
         ("FedAvg", "anneal(FedAvg, FedWorse, rounds=10)", 0),
+        ("FedAvg", "switch(FedAvg, cap(switch(FedWorse, FedSoftWorse, accuracy=0.3), 0.5), at=3)", 0),
     ],
 )
 def test_rounds_that_two_strategies_share(a: str, b: str, rounds: int) -> None:

@@ -56,6 +56,7 @@ def test_protocols_differ_as_the_specification_says() -> None:
     assert printed.update.startswith("sgd(lr=exponential(0.001)")
     assert authors.update == printed.update
     assert authors.strategy == f"FedSoftWorse(T={1 / 15}, prior=uniform, loss=train)"
+    assert "FedSoftWorse(T=0.2, " in experiment("mnist-hybrid", "authors").cells()[1].settings.strategy
     assert experiment("fmnist-noniid", "authors").cells()[1].settings.strategy.startswith("FedSoftWorse(T=0.2, ")
     assert (authors.pixels, authors.task) == ("raw", "batch_softmax")
     assert (calibrated.pixels, calibrated.task, calibrated.strategy) == ("unit", "cross_entropy", "FedSoftWorse(T=0.2)")

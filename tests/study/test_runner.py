@@ -181,6 +181,14 @@ def test_cells_that_coincide_are_computed_once_and_say_so(tmp_path: Path) -> Non
     assert status(tmp_path).coinciding == 1
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_cells_without_rounds_coincide_whatever_the_number_of_jobs(jobs: int, tmp_path: Path) -> None:
+    none = {**SMALL, "seeds": 1, "settings": {**SMALL["settings"], "rounds": 0}}
+    store = run_study(study(none), tmp_path, jobs=jobs)
+    first, *others = [store.get(cell.key) for cell in study(none).cells()]
+    assert [other.about["coincides_with"] for other in others] == [first.key] * 2
+
+
 def test_a_cell_stops_when_its_question_is_answered(tmp_path: Path) -> None:
     """FedAvg answers before round 3, so a hybrid that changes there has its rows; one that changes at 1 has not."""
     settings = {**SMALL["settings"], "rounds": 8, "partition": "iid", "lr": 0.5}

@@ -29,16 +29,14 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
-    from fedalpha.settings import VALIDATION_SHARE, read_settings, settings
+    from fedalpha.settings import read_settings, settings
     from fedalpha.strategies import STRATEGIES
     from fedalpha.study.plan import parse_seeds
 
     base = read_settings(file, options)
     chosen = list(dict.fromkeys(str(STRATEGIES.parse(s)) for s in strategy or ["FedAvg", "FedSoftWorse(T=0.2)"]))
     numbers = parse_seeds(seeds)
-    if base.validation is None:  # one decision for all strategies, so that they train on the same data
-        looks = base.signal == "validation" and any("accuracy" in STRATEGIES.parse(s).requires for s in chosen)
-        base = base.model_copy(update={"validation": VALIDATION_SHARE if looks else 0.0})
+    base = base.model_copy(update={"validation": base.validation_for(chosen)})
     cells = [
         settings({**base.model_dump(exclude_none=True), "strategy": s, "seed": n}).resolved()
         for n in numbers

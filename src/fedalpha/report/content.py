@@ -55,7 +55,7 @@ def content(findings: Findings) -> dict[str, Any]:
 
 def facts(findings: Findings) -> list[str]:
     """The study at a glance."""
-    study, first = findings.study, findings.cells[0].settings
+    study = findings.study
     unique = {cell.key for cell in findings.cells}
     found = [
         f"{counted(len(study.strategies), 'strategy', 'strategies')} × {counted(len(study.seeds), 'seed')}"
@@ -65,15 +65,20 @@ def facts(findings: Findings) -> list[str]:
     for name, shown in (("dataset", "{}"), ("partition", "{}"), ("clients", "{} clients"), ("update", "{}")):
         values = {getattr(cell.settings, name) for cell in findings.cells}
         found += [shown.format(*values)] * (len(values) == 1)
-    found.append(
-        f"{first.rounds} rounds" if study.stop_at is None else f"until {study.stop_at}, ≤ {first.rounds} rounds"
-    )
+    rounds = sorted({cell.settings.rounds for cell in findings.cells})
+    length = counted(rounds[-1], "round") if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,} rounds"
+    stops = questions(findings)
+    found.append(f"until {stops}, ≤ {length}" if stops else length)
     return found + ([f"protocol {study.protocol}"] if study.protocol else [])
+
+
+def questions(findings: Findings) -> str:
+    """What ends a cell early."""
+    return ", ".join(dict.fromkeys(str(cell.stop_at) for cell in findings.cells if cell.stop_at is not None))
 
 
 def run_text(findings: Findings) -> str:
     """One paragraph on the design."""
-    study = findings.study
     stopped = sum(r.stopped for r in findings.results.values())
     twins = sum("coincides_with" in r.about for r in findings.results.values())
     text = (
@@ -84,7 +89,7 @@ def run_text(findings: Findings) -> str:
         "bound."
     )
     if stopped:
-        text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({study.stop_at})."
+        text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({questions(findings)})."
     if twins:
         same = counted(twins, "cell coincides", "cells coincide")
         text += f" {same} with another one by construction: computed once."
@@ -235,7 +240,7 @@ def alphas(result: Result, clients: int) -> Any:
 
 
 def partition(findings: Findings, case: str) -> dict[str, Any] | None:
-    """Who holds what, for the first seed; None where the data is not on this machine."""
+    """Who holds what, for the first seed; None where the data is not on this machine, or is a plugin's."""
     cell = next(cell for cell in findings.cells if cell.case == case)
     s = cell.settings
     found = _label_counts(s.dataset, s.partition, s.clients, s.seed, s.validation or 0.0)
@@ -256,7 +261,10 @@ def _label_counts(
     here = {row.name for row in catalogue() if row.cached}
     if clients > 400 or (dataset in CLASS_NAMES and dataset not in here):
         return None
-    counts = federation(dataset, partition=split, clients=clients, seed=seed, validation=validation).label_counts
+    try:
+        counts = federation(dataset, partition=split, clients=clients, seed=seed, validation=validation).label_counts
+    except ValueError:  # a plugin's, which need not be here
+        return None
     if counts is None:
         return None
     return counts.tolist(), list(CLASS_NAMES.get(dataset, [str(k) for k in range(counts.shape[1])]))

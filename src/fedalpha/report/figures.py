@@ -63,8 +63,8 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
 def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figure]]:
     found = [("curves", _curves(data, case, None))]
     for view in case["zoom"]:
-        first, last = view["rounds"]
-        found.append((f"zoom-{first:g}-{last:g}", _curves(data, case, view)))
+        window = "-".join(f"{edge:g}" for edge in (*view["rounds"], *(view["accuracy"] or ())))
+        found.append((f"zoom-{window}", _curves(data, case, view)))
     found += [(item["name"], _rows(data, item, zero=False)) for item in case["dots"]]
     found += [
         (f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True)) for item in case["forests"]
@@ -86,6 +86,8 @@ def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | N
         if kind == "accuracy" and case["target"] is not None and view is None:
             ax.axhline(case["target"], color=_FAINT, linewidth=1, linestyle="--")
         _trim(ax, lines, view, 100.0 if kind == "accuracy" else np.inf)
+        if kind == "accuracy" and view is not None and view["accuracy"] is not None:
+            ax.set_ylim(*(100 * value for value in view["accuracy"]))
     axes[1].legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))
     seeds = f"mean of {data['seeds']} seeds, 95 % band" if data["seeds"] > 1 else "one seed"
     fig.suptitle(" · ".join(t for t in (data["title"], case["name"], seeds) if t), fontsize=11, x=0.01, ha="left")

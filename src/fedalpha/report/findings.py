@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,18 +46,17 @@ class Findings:
     def summaries(self, case: str) -> dict[str, list[Summary]]:
         """Every measure of the study."""
         runs = self.curves(case)
-        reference = self.study.against if self.study.against in runs else None
-        return {m: summarise(runs, Measure.parse(m), reference) for m in self.study.measures} if runs else {}
+        measures = self.study.measures if runs else ()
+        return {m: summarise(runs, Measure.parse(m), self.study.against) for m in measures}
 
-    def coinciding(self, case: str) -> dict[str, tuple[str, int, int]]:
-        """Strategies with cells that coincide with another's: (that one, how many seeds, of how many)."""
-        by_key = {cell.key: cell for cell in self.cells}
-        found: dict[str, tuple[str, int, int]] = {}
+    def coinciding(self, case: str) -> list[tuple[str, str, int, int]]:
+        """Strategies with cells that coincide with another's: (strategy, that one, how many seeds, of how many)."""
+        names = {cell.key: cell.strategy for cell in self.cells}
+        found = []
         for strategy, by_seed in self.of(case).items():
-            twins = [r.about["coincides_with"] for r in by_seed.values() if "coincides_with" in r.about]
-            if twins:
-                twin = by_key[twins[0]].strategy if twins[0] in by_key else f"cell {twins[0]}"
-                found[strategy] = (twin, len(twins), len(by_seed))
+            keys = [r.about["coincides_with"] for r in by_seed.values() if "coincides_with" in r.about]
+            twins = Counter(names.get(key, f"cell {key}") for key in keys)
+            found += [(strategy, twin, count, len(by_seed)) for twin, count in twins.items()]
         return found
 
     def sharing(self, case: str) -> dict[str, tuple[str, int]]:

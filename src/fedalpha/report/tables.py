@@ -52,7 +52,7 @@ def coincidence_notes(findings: Findings, case: str) -> list[str]:
     """One sentence per strategy whose cells coincide with another's by construction, in part or in full."""
     notes = [
         f"{strategy} coincides with {twin} on {count} of {total} seeds: the same rounds, computed once."
-        for strategy, (twin, count, total) in findings.coinciding(case).items()
+        for strategy, twin, count, total in findings.coinciding(case)
     ]
     return notes + [
         f"{strategy} and {twin} share their first {rounds} rounds, which were computed once."

@@ -68,12 +68,18 @@ class Cell:
         """(first round, rule) of each stage."""
         return stages(STRATEGIES.parse(self.settings.strategy))
 
+    @cached_property
+    def looks(self) -> bool:
+        """Whether the strategy looks at the accuracy."""
+        return "accuracy" in STRATEGIES.parse(self.settings.strategy).requires
+
     def shared(self, other: Cell) -> int:
         """How many rounds the two play by the same rules, from the start: their rows 0 … that are equal.
 
-        0 for cells that differ in anything but the strategy.
+        0 for cells that differ in anything but the strategy, and where only one looks at the accuracy (its state
+        holds what it saw).
         """
-        if self.group != other.group:
+        if self.group != other.group or self.looks != other.looks:
             return 0
         limit = self.settings.rounds
         mine, theirs = self.stages, other.stages

@@ -15,7 +15,7 @@ import ray
 from fedalpha.callbacks import StopWhen
 from fedalpha.engine.ray import RETRIES, connect
 from fedalpha.study.cells import Cell
-from fedalpha.study.runner import Crew, Watch, measure, note_time
+from fedalpha.study.runner import Crew, Watch, measure, note_time, shares
 from fedalpha.study.store import Store, write_text
 
 
@@ -62,7 +62,7 @@ class RayCrew(Crew):
                 self.errors[key] = f"{cell.label}\n{error}"
                 write_text(self.store.log / f"{key}.error", self.errors[key])
                 continue
-            self.store.put(cell, found, about)
+            self.store.put(cell, found, about | shares(cell, self.donors.get(key)))
             note_time(self.store, cell, len(found["round"]) - 1, seconds)
             self.done.add(key)
 

@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from fedalpha.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.settings import VALIDATION_SHARE, Settings, settings
+from fedalpha.settings import Settings, settings
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
 from fedalpha.study.conditions import StopAt
@@ -219,10 +219,7 @@ class Study(BaseModel):
                 rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
                 given = {**chosen.settings, **own, **given}
             texts = {text: str(restyled(text, rules)) for text in self.strategies}
-            if given.get("validation") is None and given.get("signal", "validation") == "validation":
-                # One decision for all strategies, so that they train on the same data.
-                looks = any("accuracy" in STRATEGIES.parse(t).requires for t in texts.values())
-                given["validation"] = VALIDATION_SHARE if looks else 0.0
+            given["validation"] = settings(given).validation_for(texts.values())
             condition = None if stop is None else StopAt.parse(stop)
             for seed, text in itertools.product(self.seeds, self.strategies):
                 full = settings({**given, "strategy": texts[text], "seed": seed}).resolved()
@@ -230,11 +227,13 @@ class Study(BaseModel):
         return found
 
     def with_changes(self, **changes: Any) -> Study:
-        """A copy with other values, checked again; ``rounds`` goes to the settings, None changes nothing."""
+        """A copy with other values, checked again; ``rounds`` is that of every case, None changes nothing."""
         values = self.model_dump(exclude_unset=True)
         for key, value in changes.items():
             if key == "rounds" and value is not None:
                 values["settings"] = {**self.settings, "rounds": value}
+                values["cases"] = [{k: v for k, v in case.items() if k != "rounds"} for case in self.cases]
+                values["grid"] = {k: v for k, v in self.grid.items() if k != "rounds"}
             elif value is not None:
                 values[key] = value
         return study(values)

@@ -21,6 +21,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from fedalpha.plugins import load_plugin
 from fedalpha.study.cells import Cell
 from fedalpha.study.halfway import Save, beginning, branch, clear, clear_all, donors, is_there
 from fedalpha.study.plan import Study
@@ -164,7 +165,7 @@ class Crew:
             if other.key == cell.key:
                 return False
             shared = cell.shared(other)
-            if not shared or other.key in self.done or other.key in self.errors:
+            if (not shared and cell.settings.rounds) or other.key in self.done or other.key in self.errors:
                 continue
             past = is_there(branch(self.store, other, shared))  # it goes beyond the shared rounds: not the same
             if not past and (_may_coincide(cell, other) or self.donors.get(cell.key) is other):
@@ -239,9 +240,7 @@ def _work(job: _Job, parent: int) -> None:
         watchers = [Save(store, cell, job.marks), _progress(store, cell, parent)]
         started = time.time()
         found, about = measure(cell, job.per_client, watchers, begin)
-        if job.donor is not None:
-            about["shares"] = {"cell": job.donor.key, "rounds": cell.shared(job.donor)}
-        store.put(cell, found, about)
+        store.put(cell, found, about | shares(cell, job.donor))
         played = len(found["round"]) - (len(begin[1]) if begin else 1)
         note_time(store, cell, played, time.time() - started)
         clear(store, cell)
@@ -252,6 +251,11 @@ def _work(job: _Job, parent: int) -> None:
         (store.log / f"{cell.key}.running").unlink(missing_ok=True)
 
 
+def shares(cell: Cell, donor: Cell | None) -> dict[str, Any]:
+    """What is said of a cell whose first rounds are another's."""
+    return {} if donor is None else {"shares": {"cell": donor.key, "rounds": cell.shared(donor)}}
+
+
 def measure(
     cell: Cell, per_client: bool, callbacks: Sequence[Any], begin: tuple[ServerState, list[Row]] | None = None
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
@@ -260,6 +264,8 @@ def measure(
 
     from fedalpha.folder import versions
 
+    if cell.settings.plugin is not None:  # this process may be on another machine
+        load_plugin(cell.settings.plugin)
     torch.set_num_threads(1)
     history = cell.settings.run(workers=1, callbacks=callbacks, begin=begin)
     answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])

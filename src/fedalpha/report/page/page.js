@@ -227,7 +227,7 @@ function heat(holder, maps, id) {
   const canvas = element("canvas", { width: clients, height: cells, role: "img", "aria-label": `alpha of ${map.strategy} over rounds and clients` });
   canvas.style.height = Math.max(120, Math.min(420, cells * 12)) + "px";
   const pixels = canvas.getContext("2d"), image = pixels.createImageData(clients, cells);
-  const top = Math.max(...map.alpha.flat().filter((v) => v !== null)) || 1;
+  const top = map.alpha.flat().reduce((most, value) => Math.max(most, value), 0) || 1;
   map.alpha.forEach((line, r) => line.forEach((value, c) => {
     const at = 4 * (r * clients + c), paint = value === null ? [128, 128, 128, 40] : [...ramp(Math.sqrt(value / top)), 255];
     paint.forEach((v, k) => { image.data[at + k] = v; });
