@@ -87,6 +87,8 @@ def test_a_cap_holds_after_a_loss(digits: Pooled, strategy: str) -> None:
         assert max(row["alpha"]) <= 0.2
         assert row["influence"]["mass"] <= row["influence"]["possible"] <= 0.4
         assert row["influence"]["bound"] <= 2 * 0.4
+    late = play(digits, "switch(FedAvg, cap(FedAvg, 0.13), at=1)", fault="drop(clients=[3, 5])")
+    assert max(late.rows[1]["alpha"]) > 0.13 >= max(late.rows[2]["alpha"])
     kept = play(digits, "cap(FedAvg, 0.1)", fault="drop(clients=4)")
     assert "cannot carry" in kept.rows[1]["kept"]
 
@@ -252,3 +254,25 @@ def test_a_cap_that_the_clients_left_cannot_carry_keeps_the_model(digits: Pooled
     assert "below 1/n" in kept.rows[1]["kept"]
     with pytest.raises(ValueError, match="below 1/n"):
         play(digits, "cap(FedSoftWorse(T=0.2), 0.05)")
+
+
+@pytest.mark.parametrize(("share", "asked", "need"), [(0.55, 100, 55), (0.28, 25, 7), (0.07, 100, 7), (0.5, 5, 3)])
+def test_a_share_of_the_cohort_is_rounded_up_once(share: float, asked: int, need: int) -> None:
+    assert Admission(quorum=share).enough(need, asked)
+    assert not Admission(quorum=share).enough(need - 1, asked)
+
+
+def test_weights_of_zero_are_no_loss() -> None:
+    """Nobody who counts is missing: the weights stay as they were, to the last bit."""
+    alpha = np.array([0.1, 0.2, 0.7 - 2**-53, 0.0])
+    reports = Reports([report(i) for i in (0, 1, 2)])
+    same, left = survivors(reports, alpha, np.arange(4), fedalpha.strategy("FedAvg"), lambda _: pytest.fail("again"))
+    assert same is reports
+    assert left.tolist() == alpha.tolist()
+
+
+def test_of_two_different_updates_none_counts() -> None:
+    here, other = gate(), report(1, parameters={"w": torch.full((2, 3), 7.0), "n": torch.tensor(5)})
+    admitted = here.admit(Reports([report(0), report(1), other]), np.arange(2), lambda: Reports([]))
+    assert admitted.ids.tolist() == [0]
+    assert [r.reason for r in here.refusals] == ["sent 2 different updates for one round"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -100,7 +104,8 @@ def _as_client(client: int) -> sgd:
 
     class Renamed(sgd):
         def update(self, site, broadcast, data, state, draws, wanted=frozenset()):  # type: ignore[no-untyped-def]
-            return super().update(site, broadcast, data, state, Draws(draws.seed, draws.round, client), wanted)
+            other = Draws(draws.seed, draws.round, client)
+            return dataclasses.replace(super().update(site, broadcast, data, state, other, wanted), id=draws.client)
 
     return Renamed()
 
@@ -308,3 +313,32 @@ def test_what_is_no_federation_or_callback_is_refused_at_once(digits: Pooled) ->
         fedalpha.run(digits, "mlp", rounds=1, callbacks=[print])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="cannot be used here"):
         fedalpha.run(digits, "mlp", rounds=1, device="cuda:97")
+
+
+def test_a_folder_knows_its_data_task_and_model(tmp_path: Path) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x, y = torch.rand(60, 4, generator=drawn), torch.randint(3, (60,), generator=drawn)
+
+    def run(features: torch.Tensor, **more: Any) -> fedalpha.History:
+        data = fedalpha.federation((features, y), clients=3)
+        more = {"model": "mlp", **more}
+        return fedalpha.run(data, more.pop("model"), rounds=1, workers=1, out=tmp_path / "run", **more)
+
+    first = run(x)
+    assert same_model(run(x), first)
+    for changed in ({"features": x + 1}, {"task": fedalpha.task.task("summed")}, {"model": "mlp(hidden=[16])"}):
+        with pytest.raises(ValueError, match="another configuration"):
+            run(**{"features": x, **changed})  # type: ignore[arg-type]
+
+
+def test_an_accuracy_switch_needs_an_accuracy(digits: Pooled) -> None:
+    with pytest.raises(ValueError, match="the task has none"):
+        fedalpha.run(
+            digits, "softmax", "switch(FedSoftBetter, FedAvg, accuracy=0.6)", signal="test", task=Task(correct=None)
+        )
+
+
+def test_nobody_who_moves_leaves_the_model_as_it_is(digits: Pooled) -> None:
+    history = fedalpha.run(digits, "softmax", "FedMGDA(epsilon=0.1)", rounds=2, fault="free_rider", workers=1)
+    assert history.loss[0] == history.loss[-1]
+    assert history.rows[1]["alpha"] == [0.0] * digits.clients

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import nn
 import fedalpha
 from fedalpha.apply import Apply
 from fedalpha.callbacks import Callback, StopWhen
+from fedalpha.checkpoint import write_atomically
 from fedalpha.data import Pooled
 from fedalpha.folder import Folder
 from fedalpha.models import BuiltIn, mlp
@@ -94,6 +96,59 @@ def test_another_configuration_is_refused_and_the_difference_shown(digits: Poole
         fedalpha.run(digits, "mlp", rounds=1, workers=1, out=tmp_path)
 
 
+def test_rows_without_a_checkpoint_are_kept(digits: Pooled, tmp_path: Path) -> None:
+    def go(**more: Any) -> fedalpha.history.History:  # type: ignore[name-defined]
+        return fedalpha.run(digits, "softmax", rounds=1, workers=1, out=tmp_path, **more)
+
+    whole = go()
+    shutil.rmtree(tmp_path / "checkpoint")
+    written = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != "lock"}
+    with pytest.raises(ValueError, match=r"seed is 0 there and 1 here"):
+        go(seed=1)
+    assert {path: path.read_bytes() for path in written} == written
+    assert same_model(go(), whole)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_changed_run_that_cannot_start_leaves_a_folder_to_go_on_in(digits: Pooled, tmp_path: Path, seed: int) -> None:
+    def go(**more: Any) -> fedalpha.history.History:  # type: ignore[name-defined]
+        return fedalpha.run(digits, "softmax", rounds=2, workers=1, **more)
+
+    go(out=tmp_path, callbacks=[Interrupt(1)])
+    with pytest.raises(ValueError, match="device"):
+        go(out=tmp_path, seed=1, device="nowhere")
+    go(out=tmp_path, seed=seed, callbacks=[Interrupt(2)])
+    assert without_times(go(out=tmp_path, seed=seed)) == without_times(go(seed=seed))
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == seed
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_a_changed_run_that_dies_while_it_replaces_the_old_one_can_be_begun_again(
+    digits: Pooled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int, step: int
+) -> None:
+    """Three files go (mark of the end, manifest, state), configuration and history are written: it dies before one."""
+    steps: list[Any] = []
+
+    def dying(real: Any) -> Any:
+        def stepped(*arguments: Any) -> Any:
+            steps.append(arguments)
+            if len(steps) == step:
+                raise ZeroDivisionError("boom")
+            return real(*arguments)
+
+        return stepped
+
+    fedalpha.run(digits, "softmax", rounds=rounds, workers=1, out=tmp_path, callbacks=[Interrupt(1)])
+    with monkeypatch.context() as patch:
+        patch.setattr("fedalpha.folder.write_atomically", dying(write_atomically))
+        patch.setattr(os, "unlink", dying(os.unlink))
+        with pytest.raises(ZeroDivisionError):
+            fedalpha.run(digits, "softmax", rounds=1, seed=1, workers=1, out=tmp_path)
+    again = fedalpha.run(digits, "softmax", rounds=1, seed=1, workers=1, out=tmp_path)
+    assert without_times(again) == without_times(fedalpha.run(digits, "softmax", rounds=1, seed=1, workers=1))
+
+
 def test_other_versions_are_warned_of(digits: Pooled, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fedalpha.run(digits, "softmax", rounds=1, workers=1, out=tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -123,6 +178,15 @@ def test_a_users_own_module_and_buffers_go_on(digits: Pooled, tmp_path: Path) ->
     again = fedalpha.run(digits, module, rounds=3, workers=1, out=tmp_path)
     assert same_model(again, whole)
     assert again.model["2.num_batches_tracked"].dtype == torch.int64
+
+
+def test_a_module_in_another_layout_is_saved(digits: Pooled, tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(32, 10))
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    runs = [
+        fedalpha.run(digits, module, rounds=1, workers=1, combine="median", out=out) for out in (None, tmp_path / "run")
+    ]
+    assert same_model(*runs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -194,6 +258,25 @@ def test_a_full_disk_stops_cleanly_and_the_old_generation_loads(digits: Pooled, 
     done = command("resume", str(tmp_path / "a"))
     assert done.returncode == 0
     assert "finished" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_row_that_cannot_be_written_says_so_and_frees_the_folder(
+    digits: Pooled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Folder.on_start
+
+    def full(self: Folder, rounds: int) -> None:
+        start(self, rounds)
+        assert self._lines is not None
+        self._lines.close()
+        self._lines = open("/dev/full", "a")  # noqa: SIM115 - the folder closes it
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "on_start", full)
+        with pytest.raises(OSError, match=r"cannot save round 0 .* free some space"):
+            fedalpha.run(digits, "softmax", rounds=1, workers=1, out=tmp_path)
+    assert len(fedalpha.run(digits, "softmax", rounds=1, workers=1, out=tmp_path).rows) == 2
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")

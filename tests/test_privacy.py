@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +99,37 @@ def test_noise_for_less_weight_than_the_strategy_gives_is_refused(digits: Pooled
     for rule in ("noise(mean, z=1, c=0.1)", "noise(clip(median, C=1), z=1, c=0.1)"):
         with pytest.raises(ValueError, match="sensitivity"):
             COMBINES.parse(rule)
+
+
+@pytest.mark.parametrize("update", ["scaffold(lr=0.1)", "fedpage(lr=0.1, steps=2, p=0.5)"])
+def test_updates_that_publish_what_clients_send_are_refused(update: str, digits: Pooled) -> None:
+    with pytest.raises(ValueError, match=r"next broadcast without noise"):
+        private(digits, update=update)
+
+
+def test_weights_by_what_the_server_measures_are_refused(digits: Pooled) -> None:
+    with pytest.raises(ValueError, match=r"reevaluate = 2.* leave it at 0"):
+        private(digits, reevaluate=2)
+
+
+@pytest.mark.parametrize("select", ["power_of_choice(C=0.5, d=0.9)", "loss_proportional(C=0.5)"])
+def test_losses_may_not_decide_who_takes_part(digits: Pooled, select: str) -> None:
+    with pytest.raises(ValueError, match="decide who takes part"):
+        private(digits, select=select)
+
+
+@pytest.mark.parametrize("step", ["clip({}, C=10)", "nnm({}, f=1)", "clip(nnm({}, f=1), C=10)"])
+@pytest.mark.parametrize("strategy", ["FedAvg", "cap(FedAvg, 0.2)"])
+def test_noise_inside_another_rule_is_refused(step: str, strategy: str, digits: Pooled) -> None:
+    rule = "noise(clip(mean, C=1.0), z=1.0, c=0.2)"
+    with pytest.raises(ValueError, match=r"write noise\(clip\(mean, C=1.0\), z=1.0, c=0.2\) alone"):
+        private(digits, strategy=strategy, combine=step.format(rule))
+
+
+def private(digits: Pooled, **changed: Any) -> None:
+    """A run that is private, but for what is changed."""
+    settings = {"strategy": "cap(FedAvg, 0.2)", "combine": "noise(clip(mean, C=1.0), z=1.0, c=0.2)", **changed}
+    fedalpha.run(digits, "softmax", rounds=1, workers=1, **settings)
 
 
 def test_the_noise_has_the_stated_deviation_and_weights_are_capped() -> None:

@@ -51,7 +51,7 @@ class Admission:
         >>> Admission(quorum=0.5).enough(5, 10), Admission(quorum=3).enough(2, 10), Admission(quorum=3).enough(1, 1)
         (True, False, True)
         """
-        need = math.ceil(self.quorum * asked) if self.quorum < 1 else min(int(self.quorum), asked)
+        need = math.ceil(self.quorum * asked - 1e-9) if self.quorum < 1 else min(int(self.quorum), asked)
         return present >= max(need, 1)
 
 
@@ -123,10 +123,10 @@ class Gate:
                 if _unchanged(first, self.broadcast):
                     self.idle.append(id)
                     log.info("round %d: client %d sent the model back unchanged", self.round, id)
+                for _ in others:
+                    self._refuse(id, "sent its update again; one counts", out=False)
             else:
                 self._refuse(id, f"sent {1 + len(others)} different updates for one round")
-            for _ in others:
-                self._refuse(id, "sent its update again; one counts", out=False)
         self._note_missing(np.array([r.id for r in items], dtype=np.int64), asked)
         self._quorum(len(items), len(asked))
         return Reports(items)
@@ -158,6 +158,8 @@ class Gate:
         if not np.isfinite(losses).all() or (not self.admission.signed and (losses < 0).any()):
             return False
         if len(set(reports.ids.tolist())) != len(reports.items):
+            return False
+        if any(_not_finite("extra", r.extras) for r in reports.items):
             return False
         sent = self.broadcast.parameters
         same = total.values.keys() == sent.keys() and all(total.values[k].shape == sent[k].shape for k in sent)
@@ -193,7 +195,7 @@ def survivors(
     summed on the way with weights in other proportions are delivered ``again`` one by one.
     """
     here = np.isin(ids, reports.ids)
-    if here.all() or not alpha[here].any():
+    if here[alpha != 0].all() or not alpha[here].any():
         return reports, np.where(here, alpha, 0.0)
     try:
         shared = rule.renormalise(alpha[here])

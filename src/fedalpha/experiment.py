@@ -161,6 +161,11 @@ class Experiment:
             raise ValueError(f"evaluate_every = {self.evaluate_every}; give a number of rounds ≥ 1")
         if self.signal not in ("validation", "test"):
             raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
+        if "accuracy" in self.algorithm.weigh.requires and self.task.correct is None:
+            raise ValueError(
+                f"{self.algorithm.weigh} looks at accuracy, but the task has none (correct=None); change at given "
+                "rounds instead (at=20), or give the task a `correct`"
+            )
         if self.algorithm.reevaluate and self.federation.validation is None:
             raise ValueError("reevaluate needs data of the server's own; build the federation with validation=0.1")
         if self.looks_at("validation") and self.federation.validation is None:
@@ -190,10 +195,15 @@ class Experiment:
         from safetensors.torch import save
 
         plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
-        initial_model = save(self.start().broadcast.parameters)
+        broadcast = self.start().broadcast
+        with torch.random.fork_rng(devices=[]):
+            module = broadcast.architecture.build()
         return {
             "federation": {"clients": self.federation.clients, **self.federation.description},
-            "initial_model": hashlib.sha256(initial_model).hexdigest(),
+            "data": self.federation.digest(),
+            "task": self.task.describe(),
+            "model": str(module),
+            "initial_model": hashlib.sha256(save(broadcast.parameters)).hexdigest(),
             "strategy": plugs.pop("weigh"),
             **plugs,
             **{name: getattr(self, name) for name in ("rounds", "seed", "signal", "evaluate_every")},

@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import platform
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
@@ -45,7 +44,8 @@ class Folder(Callback):
     """Writes a run folder and finds where an interrupted run goes on. A context: it locks the folder.
 
     The same configuration again goes on; a folder of another configuration is refused, and the
-    difference shown. ``every``: save the state every so many rounds (and at the end).
+    difference shown, unless no round was played there: then the new run replaces it as it starts.
+    ``every``: save the state every so many rounds (and at the end).
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], every: int = 1) -> None:
@@ -62,6 +62,7 @@ class Folder(Callback):
         self._lines: TextIO | None = None
         self._stack = ExitStack()
         self._broken = False
+        self._stale = False
 
     def __enter__(self) -> Folder:
         if self.path.exists() and not self.path.is_dir():
@@ -81,12 +82,19 @@ class Folder(Callback):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lines is not None:
-            self._lines.close()
-        self._stack.close()
+        try:
+            if self._lines is not None:
+                self._lines.close()
+        except OSError as closing:  # what could not be written before cannot be now: the first error says so
+            if error is None:
+                raise self._cannot("write to", closing) from closing
+        finally:
+            self._stack.close()
 
     def finished(self) -> History | None:
         """The history, if the run of this folder has come to its end and its model is whole."""
+        if self._stale:
+            return None
         try:
             digest = self._finished.read_text().strip()
             model = (self.path / "model.safetensors").read_bytes()
@@ -96,7 +104,7 @@ class Folder(Callback):
 
     def resume(self, start: ServerState) -> tuple[ServerState, list[Row]] | None:
         """Where an interrupted run goes on; ``start`` is the state before round 0 of the same run."""
-        found = self.generations.load()
+        found = None if self._stale else self.generations.load()
         if found is None:
             return None
         saved, rows, problems = found
@@ -108,9 +116,11 @@ class Folder(Callback):
 
     def on_start(self, rounds: int) -> None:
         try:
-            if not (self.path / "config.json").exists():
-                write_atomically(self.path / "config.json", (json.dumps(self.config, indent=2) + "\n").encode())
             self._finished.unlink(missing_ok=True)
+            if self._stale:  # before config.json, which must never stand beside the checkpoint of another run
+                self.generations.clear()
+            if self._stale or not (self.path / "config.json").exists():
+                write_atomically(self.path / "config.json", (json.dumps(self.config, indent=2) + "\n").encode())
             lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in self._rows)
             write_atomically(self.path / "history.jsonl", lines.encode())
             self._lines = (self.path / "history.jsonl").open("a")
@@ -162,9 +172,11 @@ class Folder(Callback):
         )
 
     def _empty(self) -> bool:
-        """Whether no round has been played in this folder."""
+        """Whether no round has been played in this folder, by its checkpoint and by its rows."""
         found = self.generations.load()
-        return found is None or found[1][-1]["round"] == 0
+        rows = self.path / "history.jsonl"
+        lines = rows.read_bytes().split(b"\n")[:-1] if rows.exists() else []  # the last one may be cut off
+        return (found is None or found[1][-1]["round"] == 0) and all(_of_round_0(line) for line in lines)
 
     def _check_config(self) -> None:
         path = self.path / "config.json"
@@ -179,9 +191,8 @@ class Folder(Callback):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
         ours = json.loads(json.dumps({k: v for k, v in self.config.items() if k != "versions"}))
         if changes := differences(stored, ours):
-            if self._empty():  # a run that failed before its first round leaves nothing worth keeping
-                path.unlink()
-                shutil.rmtree(self.generations.folder, ignore_errors=True)
+            if self._empty():  # nothing worth keeping; it is replaced when the new run starts
+                self._stale = True
                 return
             raise ValueError(
                 f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
@@ -193,6 +204,14 @@ class Folder(Callback):
                 self.path,
                 "; ".join(changes),
             )
+
+
+def _of_round_0(line: bytes) -> bool:
+    """Whether a line of ``history.jsonl`` is the row of the initial model; one that cannot be read is not."""
+    try:
+        return bool(json.loads(line)["round"] == 0)
+    except (ValueError, TypeError, KeyError):
+        return False
 
 
 def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:

@@ -146,7 +146,7 @@ def initial(
     """The architecture and w_0; what is drawn comes from ``seed`` and leaves torch's global generator alone.
 
     A module that the user has built starts from its own parameters; a text or a function that
-    returns a module is initialised under the seed.
+    returns a module is initialised under the seed. The parameters are contiguous, whichever layout the module has.
     """
     if isinstance(model, nn.Module):
         architecture: Architecture = Template(copy.deepcopy(model))
@@ -164,4 +164,6 @@ def initial(
                         f"model() returned {type(module).__name__}; give an nn.Module or a function that returns one"
                     )
                 architecture = Template(module)
-    return architecture, {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
+    plain = torch.contiguous_format
+    found = module.state_dict().items()
+    return architecture, {name: value.detach().cpu().clone(memory_format=plain) for name, value in found}

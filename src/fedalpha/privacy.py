@@ -6,8 +6,10 @@ gain), so the sensitivity under adding or removing one client is 2·c·C; equal 
 
 This needs every client's unnormalised weight to depend on that client alone. Where one client moves the
 weights of others through a statistic (median ± MAD clipping, a change when accuracy passes a value), nothing
-of the kind holds, and `sensitivity` refuses. **Losses and alpha that are published are not covered**: only the
-model is. See docs/privacy.md.
+of the kind holds, and `sensitivity` refuses. Nothing may get around the noise either: `check` refuses client
+updates that publish what clients send, selection by losses, weights by the server's own measurement, and noise inside
+another rule.
+**Losses and alpha that are published are not covered**: only the model is. See docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ from typing import Any
 
 from fedalpha.combine.base import Combine
 from fedalpha.combine.noise import noise
+from fedalpha.combine.robust import Wrapper
+from fedalpha.select import Select
+from fedalpha.select.by_loss import loss_proportional, power_of_choice
 from fedalpha.strategies import STRATEGIES, FedAvg, Strategy
 from fedalpha.strategies.combinators import AnnealTemperature, Cap
 from fedalpha.strategies.rules import Soft, TopK
+from fedalpha.update import Update
 
 
 def sensitivity(strategy: str | Strategy, C: float) -> float:
@@ -59,15 +65,37 @@ def _refusal(rule: Strategy) -> str:
     )
 
 
-def check(strategy: Strategy, combine: Combine) -> None:
-    """Refuse a noisy combine rule whose noise does not match the strategy's sensitivity."""
-    if isinstance(combine, noise):
-        needed = sensitivity(strategy, combine.C)
-        if needed > 2 * combine.c * combine.C * (1 + 1e-12):
-            raise ValueError(
-                f"{strategy} gives a client more weight than the noise is made for: "
-                f"set c ≥ {needed / (2 * combine.C):g} in {combine}"
-            )
+def check(strategy: Strategy, combine: Combine, select: Select, update: Update, reevaluate: int = 0) -> None:
+    """Refuse a noisy combine rule whose noise does not cover what the strategy does, or that something gets around."""
+    rule = combine
+    while isinstance(rule, Wrapper) and not isinstance(rule, noise):
+        rule = rule.inner
+    if not isinstance(rule, noise):
+        return
+    if rule is not combine:
+        raise ValueError(
+            f"{combine} has its noise inside another rule, where it is not known what it covers; write {rule} alone"
+        )
+    if isinstance(select, loss_proportional | power_of_choice):
+        raise ValueError(
+            f"{select} lets losses decide who takes part, which the noise does not cover; use uniform(C=…) with noise"
+        )
+    if type(update).absorb is not Update.absorb:
+        raise ValueError(
+            f"{update} puts what clients send into the next broadcast without noise, so the model is not private; "
+            "use an update that sends a model alone, such as sgd or fedprox"
+        )
+    if reevaluate:
+        raise ValueError(
+            f"reevaluate = {reevaluate} weighs some clients by what the server measures, and who they are depends on "
+            "the others, so the sensitivity is not bounded; leave it at 0 with noise"
+        )
+    needed = sensitivity(strategy, rule.C)
+    if needed > 2 * rule.c * rule.C * (1 + 1e-12):
+        raise ValueError(
+            f"{strategy} gives a client more weight than the noise is made for: "
+            f"set c ≥ {needed / (2 * rule.C):g} in {rule}"
+        )
 
 
 def epsilon(z: float, rounds: int, delta: float, *, sampling: float = 1.0) -> float:

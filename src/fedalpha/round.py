@@ -54,7 +54,7 @@ class Algorithm:
         for name in ("reevaluate", "liars"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}; give a number of clients ≥ 0")
-        privacy.check(self.weigh, self.combine)
+        privacy.check(self.weigh, self.combine, self.select, self.update, self.reevaluate)
         one_coin(self.select, self.update)
 
     def init(self, broadcast: Broadcast, clients: int | None) -> ServerState:
@@ -158,7 +158,8 @@ def play(
             counts = alpha != 0
             reports = train(cohort.ids[counts], alpha[counts] if algorithm.combine.linear else None)
             lost = int(counts.sum()) - len(reports.items)
-            reports, alpha = survivors(reports, alpha, cohort.ids, algorithm.weigh, lambda left: train(left, None))
+            rule = algorithm.weigh.in_force(state.weigh, cohort)
+            reports, alpha = survivors(reports, alpha, cohort.ids, rule, lambda left: train(left, None))
         else:
             reports = train(cohort.ids, None, needs)
             cohort = observe(gather(population, reports.ids, state, before), broadcast, reports, needs)

@@ -48,7 +48,7 @@ class Settings(BaseModel):
     dataset: str = Field("digits", description="data set: digits, mnist, fashion-mnist or synthetic(a=1, b=1)")
     partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
     clients: int = Field(20, ge=1, description="number of clients")
-    model: str | None = Field(None, description="cnn, mlp or softmax [default: mlp for digits, cnn for images]")
+    model: str | None = Field(None, description="cnn, mlp or softmax [default: cnn for (fashion-)mnist, else mlp]")
     strategy: Annotated[str, AfterValidator(_strategy)] = Field(
         "FedAvg", description="how clients are weighed, such as FedSoftWorse(T=0.2)"
     )
@@ -99,7 +99,7 @@ class Settings(BaseModel):
         update = self.client_update()
         return self.model_copy(
             update={
-                "model": self.model or ("mlp" if self.dataset == "digits" else "cnn"),
+                "model": self.model or ("cnn" if self.dataset in ("mnist", "fashion-mnist") else "mlp"),
                 "validation": self.validation_for([self.strategy]),
                 "select": self.selection(),
                 "ratio": None,
@@ -141,6 +141,8 @@ class Settings(BaseModel):
 
         select = SELECTIONS.parse(self.select)
         if self.ratio is not None:
+            if getattr(select, "count", None) is not None:
+                raise ValueError(f"ratio = {self.ratio} and {select} exclude each other; give one of them")
             select = dataclasses.replace(select, C=self.ratio)  # type: ignore[type-var]
         return str(select)
 
@@ -153,6 +155,8 @@ class Settings(BaseModel):
         known = {field.name for field in dataclasses.fields(update)}  # type: ignore[arg-type]
         if unknown := given.keys() - known:
             raise ValueError(f"{update} has no setting {', '.join(sorted(unknown))}; leave that option out")
+        if "epochs" in given and getattr(update, "steps", None) is not None:
+            raise ValueError(f"epochs = {self.epochs} and {update} exclude each other; give epochs or steps")
         return dataclasses.replace(update, **given)  # type: ignore[type-var]
 
     def run(self, **options: Any) -> Any:
@@ -180,7 +184,7 @@ class Settings(BaseModel):
             update=full.update,
             combine=full.combine,
             apply=full.apply,
-            quorum=full.quorum if full.quorum < 1 else int(full.quorum),
+            quorum=full.quorum,
             deadline=full.deadline,
             reevaluate=full.reevaluate,
             liars=full.liars,

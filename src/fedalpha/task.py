@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,8 +39,18 @@ class Task:
         if self.separable is None:
             object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss))
 
+    def describe(self) -> dict[str, Any]:
+        """The task as JSON; functions by their names."""
+        names = {kind: _name(getattr(self, kind)) for kind in ("loss", "correct")}
+        return {**names, "reduction": self.reduction, "signed": self.signed, "separable": self.separable}
+
     def per_sample(self, loss: float, batch: int) -> float:
         return loss if self.reduction == "mean" else loss / batch
+
+
+def _name(function: object) -> str | None:
+    known = function if hasattr(function, "__qualname__") else type(function)
+    return None if function is None else f"{known.__module__}.{known.__qualname__}"
 
 
 def batch_softmax(output: Tensor, target: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import fedalpha
 from fedalpha.combine import COMBINES, Reports
 from fedalpha.data import Pooled
 from fedalpha.update import Broadcast, Report
+from histories import same_model, without_times
 
 EXAMPLES = [
     t
@@ -135,6 +136,36 @@ def test_coordinate_wise_rules_stay_in_the_hull_and_trimming_ends_at_the_median(
     np.testing.assert_allclose(
         combine("trimmed(beta=0.4999999)", points, alpha), combine("median", points, alpha), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("rule", EXAMPLES)
+def test_the_layout_in_memory_changes_nothing(rule: str) -> None:
+    rng = np.random.default_rng(0)
+    points = torch.from_numpy(rng.normal(size=(6, 4, 3, 2, 2)))
+
+    def combined(layout: torch.memory_format) -> torch.Tensor:
+        sent, *models = (p.clone(memory_format=layout) for p in points)
+        items = [Report(i, {"w": w}, {}, 1, 1) for i, w in enumerate(models)]
+        how = COMBINES.parse(rule)
+        found, _ = how.combine(how.init(), Broadcast(None, {"w": sent}), Reports(items), np.full(5, 0.2), True)  # type: ignore[arg-type]
+        return found.parameters["w"]
+
+    torch.testing.assert_close(combined(torch.channels_last), combined(torch.contiguous_format))
+
+
+@pytest.fixture(scope="module")
+def images() -> Pooled:
+    """Colour images for the cnn, which clients train in a layout of its own."""
+    x = torch.rand(60, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+    return fedalpha.federation((x, torch.arange(60) % 3), clients=4)
+
+
+@pytest.mark.parametrize("rule", ["nnm(trimmed(beta=0.25), f=1)", "clip(mean, C=0.01)", "median"])
+@pytest.mark.parametrize("fault", [None, "nan(clients=1, where=model)"])
+def test_workers_change_nothing_with_convolutions(images: Pooled, rule: str, fault: str | None) -> None:
+    runs = [fedalpha.run(images, "cnn", rounds=2, workers=w, combine=rule, fault=fault) for w in (1, 2)]
+    assert same_model(*runs)
+    assert without_times(runs[0]) == without_times(runs[1])
 
 
 @pytest.mark.parametrize("rule", EXAMPLES)

@@ -49,6 +49,36 @@ def test_attacks_by_hand() -> None:
     assert np.std(move("gaussian(sigma=1000.0, clients=[3])")) > 10
 
 
+ATTACKS = ("sign_flip({})", "scale(factor=10, {})", "gaussian(sigma=1.0, {})", "free_rider({})")
+COLLUDERS = ("alie({})", "alie(z=1.5, {})", "ipm(epsilon=0.5, {})", "mimic({})")
+ACCIDENTS = [f"malformed(kind={kind}, {{}})" for kind in ("shape", "broadcast", "dtype", "missing", "extra")]
+
+
+@pytest.mark.parametrize("attack", ATTACKS + COLLUDERS)
+@pytest.mark.parametrize("accident", [*ACCIDENTS, "nan(where=model, {})"])
+def test_reports_that_do_not_fit_are_neither_attacked_nor_counted(accident: str, attack: str) -> None:
+    """Of the honest clients 0 and 1 and the attackers 2 and 3, one each is broken: as if it were not there."""
+    broken = accident.format("clients=[0, 3]")
+    alone = FAULTS.parse(broken).reports(SCENE, reports())
+    expected = FAULTS.parse(attack.format("clients=[2]")).reports(SCENE, reports()[1:3])
+    found = FAULTS.parse(f"together({broken}, {attack.format('clients=[2, 3]')})").reports(SCENE, reports())
+    for one, other in zip(found, [alone[0], *expected, alone[3]], strict=True):
+        assert one.parameters is not None
+        assert other.parameters is not None
+        assert one.parameters.keys() == other.parameters.keys()
+        for name, value in other.parameters.items():
+            torch.testing.assert_close(one.parameters[name], value, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("attack", ["sign_flip({})", "alie({})"])
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_accidents_and_attacks_together_end_at_the_gate(digits: Pooled, accident: str, attack: str) -> None:
+    fault = f"together({accident.format('clients=1')}, {attack.format('clients=2')})"
+    row = fedalpha.run(digits, "softmax", rounds=1, workers=1, fault=fault).rows[-1]
+    assert len(row["refused"]) == 1
+    assert "tensor" in row["refused"][0]["reason"]
+
+
 @pytest.mark.parametrize("text", [t for e in FAULTS for t in e.examples])
 def test_every_fault_has_a_text_that_parses_back_and_is_seeded(text: str, digits: Pooled) -> None:
     fault = FAULTS.parse(text)

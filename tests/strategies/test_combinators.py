@@ -251,6 +251,40 @@ def test_cap_agrees_with_brute_force(clients: list[tuple[int, int]], slack: floa
     assert abs(math.fsum(alpha) - 1) <= 1e-15 * n
 
 
+@pytest.mark.parametrize("loss", [148, 149, 155, 160, 200, 1e9, 1e300])
+def test_a_cap_of_a_soft_rule_is_water_filling_however_far_the_losses_are(loss: float) -> None:
+    """The others' weights underflow beside the first one's; among themselves they are a softmax as ever."""
+    losses = [loss, 3, 3, 3, 3, 3, 0, 0, 0, 0]
+    others = fedalpha.weights("FedSoftWorse(T=0.2)", losses[1:], np.ones(9))
+    for text in (
+        "FedSoftWorse(T=0.2)",
+        "anneal(FedSoftWorse(T=0.2), T=1, rounds=9)",
+        "switch(FedSoftWorse, FedAvg, at=1)",
+    ):
+        alpha = fedalpha.weights(f"cap({text}, 0.2)", losses, np.ones(10))
+        np.testing.assert_allclose(alpha, [0.2, *(0.8 * others)], rtol=1e-12)
+    steps = fedalpha.weights("cap(FedSoftWorse(T=0.001), 0.2)", [8, 7, 6, 5, 4, 3, 2], np.ones(7))
+    np.testing.assert_allclose(steps, [0.2, 0.2, 0.2, 0.2, 0.2, 0, 0], atol=1e-299)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 5), st.sampled_from([0, 1, 2, 2.5, 100, 151, 152, 1e5])), min_size=7, max_size=12
+    ),
+    st.sampled_from(["FedAvg", "FedSoftWorse(T=0.2)", "FedSoftBetter(T=0.2)", "FedSoftWorse(T=0.01, prior=uniform)"]),
+)
+def test_removing_a_client_lowers_nobodys_weight(clients: list[tuple[int, float]], text: str) -> None:
+    """What the sensitivity 2·c·C of a capped mean rests on."""
+    sizes, losses = (np.array(v, dtype=float) for v in zip(*clients, strict=True))
+    rule = cap(text, 0.2)
+    whole = fedalpha.weights(rule, losses, sizes)
+    for i in range(len(clients)):
+        rest = np.delete(np.arange(len(clients)), i)
+        alpha = fedalpha.weights(rule, losses[rest], sizes[rest])
+        assert (alpha >= whole[rest] - 1e-12).all()
+
+
 # floor
 
 

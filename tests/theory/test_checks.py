@@ -63,3 +63,16 @@ def test_lemma_1_forgives_rounding_and_nothing_else() -> None:
     assert sum(c.violations for c in checks(run)) == 0
     object.__setattr__(line, "constants", dataclasses.replace(line.constants, L=3.3 * (1 - 1e-6)))
     assert simulate(line, "FedAvg", E=5, rounds=20).lemma1 > 1e-8
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("switch(FedWorse, FedAvg, at=3)", True),
+        ("switch(FedAvg, anneal(FedWorse, FedAvg, rounds=1000), at=1)", False),
+        ("switch(FedAvg, fade(FedWorse), at=3)", False),
+    ],
+)
+def test_only_a_switch_to_fedavg_itself_is_one(text: str, stated: bool) -> None:
+    run = simulate(quadratics(sigma=0), text, rounds=10)
+    assert ("switch to FedAvg" in {check.statement for check in checks(run)}) is stated

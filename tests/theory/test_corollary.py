@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -81,6 +82,8 @@ def test_Pi_bound_is_sharp() -> None:  # noqa: N802
 
 def test_errors_from_kappa_vanish_for_fedavg_and_bound_E() -> None:  # noqa: N802
     assert error_from_kappa(C, 1.0) == error_from_ratio(C, 1.0) == 0
+    assert error_from_kappa(C, 0.0) == math.inf
+    assert error_from_kappa(dataclasses.replace(C, Gamma=0.0), 0.0) == 0
     run = simulate(quadratics(sigma=0), "floor(FedWorse, 0.4)", rounds=100)
     pi, Pi = (float(v) for v in (pi_Pi(run.alpha, C.p)[0].min(), pi_Pi(run.alpha, C.p)[1].max()))
     printed = V_E(C, 9.0, rho_bar=run.rho_bar(), X_star=float(run.X_star.max()), variant="paper")

@@ -32,6 +32,7 @@ RISKS = {
     "anneal(FedSoftWorse(T=0.5), T=2, rounds=5)": lambda x, p: 2 * np.log(p @ np.exp(x / 2)),
     "fade(FedWorse)": lambda x, p: p @ x,
     "cool(FedSoftBetter(T=0.1))": lambda x, p: p @ x,
+    "cool(FedSoftWorse(T=0.2, prior=uniform))": lambda x, p: x.mean(),
 }
 
 
@@ -89,3 +90,11 @@ def test_rules_without_a_law_say_so() -> None:
         with pytest.raises(ValueError, match="no law"):
             fixed_point(LINE, text)
     assert fixed_point(LINE, "FedBetter").points.shape == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["FedWorse(optima=estimated)", "FedBetter(optima=estimated)", "mix(FedSoftWorse(optima=estimated), FedAvg)"]
+)
+def test_estimated_optima_have_no_law(text: str) -> None:
+    with pytest.raises(ValueError, match="no law says"):
+        fixed_point(LINE, text)

@@ -11,6 +11,8 @@ import fedalpha
 from fedalpha.data import Generated, Pooled
 from fedalpha.history import History
 from fedalpha.task import Task
+from fedalpha.theory.federations import federation
+from fedalpha.theory.problems import quadratics
 from histories import same_model, without_times
 
 DATA = {0: (1.0, 1.0), 1: (3.0, -3.0)}  # F_0 = (w − 1)², F_1 = 9(w + 1)²: the mean is least at w = −0.8
@@ -100,3 +102,19 @@ def test_workers_change_no_byte_and_the_variates_travel(digits: Pooled) -> None:
 def test_momentum_is_refused() -> None:
     with pytest.raises(ValueError, match=r"scaffold: momentum = 0\.9; the method has none"):
         fedalpha.run(quadratic(), Scalar, update="scaffold(momentum=0.9)")
+
+
+@pytest.mark.parametrize("update", ["scaffold(lr=cosine(0.1, rounds=2))", "fedpage(lr=cosine(0.1, rounds=2), p=0.3)"])
+def test_a_rate_that_comes_to_zero_leaves_everything_finite(update: str) -> None:
+    select = "fedpage(p=0.3, C=0.5)" if update.startswith("fedpage") else "uniform"
+    history = run(update, 5, select=select)
+    assert not any(row.get("refused") or row.get("kept") for row in history.rows)
+    assert history.loss[-1] == history.loss[-2]
+
+
+def test_weights_are_the_populations_where_sizes_are_no_counts() -> None:
+    """Sizes that sum to 1, with one sample each: without drift the end is the optimum of Σ p_i·F_i."""
+    clients, model, task = federation("quadratics")
+    update = "scaffold(lr=0.02, steps=5, prior=size)"
+    history = fedalpha.run(clients, model, rounds=400, update=update, task=task, workers=1)
+    assert history.loss[-1] == pytest.approx(quadratics().constants.F_star, abs=1e-6)

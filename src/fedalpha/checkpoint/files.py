@@ -17,7 +17,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # Windows would change line ends
+        descriptor = os.open(temporary, flags, 0o666)
         try:
             left = memoryview(content)
             while left:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedalpha.checkpoint.files import TEMPORARY, write_atomically
+from fedalpha.checkpoint.files import TEMPORARY, sync_folder, write_atomically
 from fedalpha.checkpoint.tree import pack, unpack
 
 KEEP = 2
@@ -76,6 +76,15 @@ class Generations:
                 f"Remove {self.folder} to start again from round 0"
             )
         return None
+
+    def clear(self) -> None:
+        """Remove all generations, so that they stay removed; stopped at any instant it leaves none that is damaged."""
+        for round in self._rounds():
+            os.unlink(self._paths(round)[1])
+        if self.folder.is_dir():
+            self._remove_all_but([])
+            sync_folder(self.folder)
+        self._compressed.clear()
 
     def _read(self, round: int) -> tuple[Any, list[dict[str, Any]]]:
         from safetensors import SafetensorError

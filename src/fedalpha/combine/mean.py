@@ -23,6 +23,8 @@ class mean(Combine):  # noqa: N801 - written in lower case
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
     ) -> tuple[Broadcast, State]:
+        if not alpha.any():  # nobody counts, as where nobody moved
+            return broadcast, state
         total = reports.weighted_sum(alpha)
         rest = 0.0 if simplex else 1 - math.fsum(alpha.tolist())
         parameters = {}

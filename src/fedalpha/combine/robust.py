@@ -131,7 +131,8 @@ def _assembled(
     broadcast: Broadcast, reports: Reports, alpha: Array, joined: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """``joined(values, w_t)`` of all floating coordinates; integer buffers by weighted median."""
-    result = {name: old.clone() for name, old in broadcast.parameters.items()}
+    plain = torch.contiguous_format
+    result = {name: old.clone(memory_format=plain) for name, old in broadcast.parameters.items()}
     for name, part, values in slices(reports):
         if values.is_floating_point():
             found = joined(values, broadcast.parameters[name].double().reshape(-1)[part])

@@ -77,7 +77,8 @@ class nnm(Wrapper):  # noqa: N801
         check_simplex(self, simplex)
         mix = torch.from_numpy(self.mixing(distances(gram(broadcast, reports)), alpha))
         models = [
-            {k: torch.empty_like(v) if v.is_floating_point() else v for k, v in m.items()} for m in reports.models()
+            {k: torch.empty(v.shape, dtype=v.dtype) if v.is_floating_point() else v for k, v in m.items()}
+            for m in reports.models()
         ]
         for name, part, values in slices(reports):
             if values.is_floating_point():

@@ -7,6 +7,7 @@ cost nothing. Anything with the same few methods works as well.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,10 @@ class Federation(ABC):
         """The known F_i* of ``ids``, or None."""
         return None
 
+    def digest(self) -> str:
+        """A hash of the data, to tell whether a folder holds the same run: the server's and the first client's."""
+        return _digest(self.test, self.validation, self.client(0))
+
 
 class Pooled(Federation):
     """All samples in memory, once, in client order."""
@@ -125,6 +130,11 @@ class Pooled(Federation):
 
     def optima(self, ids: NDArray[np.int64]) -> Array | None:
         return None if self._optima is None else self._optima[ids]
+
+    def digest(self) -> str:
+        """A hash of all of the data."""
+        known = () if self._optima is None else (self._optima,)
+        return _digest(self.test, self.validation, self.data, self.offsets, *known)
 
     @cached_property
     def label_counts(self) -> NDArray[np.int64] | None:
@@ -268,6 +278,16 @@ def federation(
         optima=optima,
         description=description,
     )
+
+
+def _digest(*parts: Examples | NDArray[Any] | None) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        tensors = [torch.from_numpy(part)] if isinstance(part, np.ndarray) else [part.x, part.y] if part else []
+        for tensor in tensors:
+            found.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+            found.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def _pixels(x: NDArray[Any], scale: float, kind: str) -> Tensor:

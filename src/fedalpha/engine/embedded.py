@@ -88,7 +88,9 @@ class Embedded:
 
 
 def _clone(place: int, parameters: Parameters) -> Parameters:
-    return {name: value.detach().to("cpu", copy=True) for name, value in parameters.items()}
+    """A copy in the plain layout, whichever the client trained in."""
+    plain = torch.contiguous_format
+    return {name: value.detach().to("cpu", copy=True, memory_format=plain) for name, value in parameters.items()}
 
 
 class _Crew:

@@ -76,7 +76,7 @@ class nan(Fault):  # noqa: N801
         if self.where != "model":
             losses = dict.fromkeys(losses, self.value)
         if self.where != "loss" and parameters is not None:
-            parameters = {k: v.clone() for k, v in parameters.items()}
+            parameters = {k: v.clone(memory_format=torch.contiguous_format) for k, v in parameters.items()}
             first = next(v for v in parameters.values() if v.is_floating_point())
             first.view(-1)[-1] = self.value  # one coordinate is enough
         return dataclasses.replace(report, losses=losses, parameters=parameters)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedalpha.admission import misfit
 from fedalpha.data.federations import Examples, Federation
 from fedalpha.faults.base import FAULTS, Fault, Ids, Scene
 from fedalpha.models import Parameters
@@ -80,16 +81,21 @@ Moves = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UpdateAttack(Fault):
-    """Replaces the moves of the acting clients; subclasses say by what."""
+    """Replaces the moves of the acting clients; subclasses say by what.
+
+    A report that does not fit the broadcast model has no move: it stays as it is, and colluders do not count it.
+    """
 
     def reports(self, scene: Scene, reports: list[Report]) -> list[Report]:
-        attackers = self.acting(scene, [r.id for r in reports])
+        sound = [r for r in reports if _fits(r, scene)]
+        attackers = self.acting(scene, [r.id for r in sound])
         members = self.members(scene.seed, scene.clients)
-        honest = [r for r in reports if r.id not in members]
+        honest = [r for r in sound if r.id not in members]
         if not attackers:
             return reports
         forge = self.forger(scene, honest, len(attackers))
-        return [self._forged(r, scene, forge(r)) if r.id in attackers else r for r in reports]
+        acting = {r for r in sound if r.id in attackers}
+        return [self._forged(r, scene, forge(r)) if r in acting else r for r in reports]
 
     def forger(self, scene: Scene, honest: list[Report], attackers: int) -> Callable[[Report], Moves]:
         """A function from an attacker's true report to the moves that it sends."""
@@ -103,6 +109,10 @@ class UpdateAttack(Fault):
             for name, value in report.parameters.items()
         }
         return dataclasses.replace(report, parameters=parameters)
+
+
+def _fits(report: Report, scene: Scene) -> bool:
+    return report.parameters is not None and misfit(report.parameters, scene.broadcast.parameters) is None
 
 
 def moves(report: Report, scene: Scene) -> Moves:

@@ -155,6 +155,14 @@ class Strategy(Spelled, ABC):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         """alpha, aligned with ``cohort.ids``, and the next state. Pure."""
 
+    def in_force(self, state: State, cohort: Cohort) -> Strategy:
+        """The rule that weighs in this round; see `switch`."""
+        return self
+
+    def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
+        """In which proportion the rule weighs ``some`` clients, for rules whose zeros are underflow; see `cap`."""
+        return None
+
     def renormalise(self, alpha: Array) -> Array:
         """The weights of those who are left (``alpha`` as they had it) after others were lost.
 

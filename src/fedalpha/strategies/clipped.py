@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -73,6 +74,6 @@ def clipped(rule: Strategy | str, k: float = 3.0) -> Clipped:
     >>> fedalpha.weights("clipped(FedSoftWorse(T=1), k=1)", losses=[1, 2, 3, 4, 1e9], sizes=[1] * 5).round(3)
     array([0.051, 0.051, 0.139, 0.379, 0.379])
     """
-    if isinstance(k, bool) or not isinstance(k, int | float) or not k > 0:
-        raise ValueError(f"clipped: k = {k!r}; give a number of median absolute deviations > 0")
+    if isinstance(k, bool) or not isinstance(k, int | float) or not 0 < k < math.inf:
+        raise ValueError(f"clipped: k = {k!r}; give a finite number of median absolute deviations > 0")
     return Clipped((STRATEGIES.parse(rule),), k=float(k))

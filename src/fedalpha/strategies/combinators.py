@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedalpha.strategies.base import (
     STRATEGIES,
@@ -32,7 +33,7 @@ from fedalpha.strategies.base import (
     fill,
     normalise,
 )
-from fedalpha.strategies.rules import PAPER, Soft
+from fedalpha.strategies.rules import PAPER, TINY, Soft
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,6 +106,14 @@ class Switch(Combinator):
         alpha, inner = self.members[stage].weights(state["members"][stage], cohort)
         members = [dict(inner) if i == stage else s for i, s in enumerate(state["members"])]
         return alpha, {"members": members, "stage": stage}
+
+    def in_force(self, state: State, cohort: Cohort) -> Strategy:
+        stage = self.stage(state, cohort)
+        return self.members[stage].in_force(state["members"][stage], cohort)
+
+    def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
+        stage = self.stage(state, cohort)
+        return self.members[stage].among(state["members"][stage], cohort, some)
 
 
 @STRATEGIES.register(
@@ -194,6 +203,13 @@ class AnnealMix(Combinator):
                 members[i] = dict(inner)
         return alpha, {"members": members}
 
+    def in_force(self, state: State, cohort: Cohort) -> Strategy:
+        shares = self._shares(cohort)
+        if 1.0 not in shares:
+            return self
+        only = shares.index(1.0)
+        return self.members[only].in_force(state["members"][only], cohort)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnnealTemperature(Combinator):
@@ -217,6 +233,9 @@ class AnnealTemperature(Combinator):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         alpha, inner = self.rule(cohort.round).weights(state["members"][0], cohort)
         return alpha, {"members": [dict(inner)]}
+
+    def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
+        return self.rule(cohort.round).among(state["members"][0], cohort, some)
 
 
 @STRATEGIES.register(
@@ -317,16 +336,21 @@ class Cap(Combinator):
         n = len(cohort)
         if self.c * n < 1 - 1e-12:
             raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
-        (a,), state = self.all_weights(state, cohort)
+        (a,), following = self.all_weights(state, cohort)
         c = max(self.c, 1 / n)  # 0.333333333333 stands for 1/3
-        alpha = fill(a, c, 1.0)
-        for spare in (cohort.prior("size"), np.ones(n)):  # the last resort: clients without any prior
-            left = 1 - math.fsum(alpha.tolist())
-            if left <= 1e-15 * n:
-                break
-            alpha = alpha + fill(np.where(alpha > 0, 0.0, spare), c, left)
-        capped: Array = np.minimum(normalise(alpha), c)
-        return capped, state
+        alpha = np.zeros(n)
+        while (left := 1 - math.fsum(alpha.tolist())) > 1e-15 * n and not alpha.all():
+            alpha = alpha + fill(self._shares(state, cohort, a, alpha == 0), c, left)
+        capped: Array = np.minimum(normalise(np.maximum(alpha, np.minimum(a, TINY))), c)
+        return capped, following
+
+    def _shares(self, state: State, cohort: Cohort, a: Array, some: NDArray[np.bool_]) -> Array:
+        """In which proportion ``some`` clients share: as the rule has it, then by their prior, at last equally."""
+        inner = self.members[0].among(state["members"][0], cohort, some)
+        for shares in (a if inner is None else inner, cohort.prior("size")):
+            if shares[some].any():
+                return np.where(some, shares, 0.0)
+        return some.astype(np.float64)
 
 
 @STRATEGIES.register(
@@ -337,8 +361,9 @@ class Cap(Combinator):
 def cap(rule: Strategy | str, c: float) -> Cap:
     """No client weighs more than c.
 
-    alpha_i = min(c, λ·a_i); mass that the support of a cannot carry goes to the other clients
-    in proportion to their prior, also capped. c < 1/n cannot be met and is an error.
+    alpha_i = min(c, λ·a_i), also where a soft rule's a_i are too small for float64; mass that the support
+    of a cannot carry goes to the other clients in proportion to their prior, also capped. c < 1/n cannot be met
+    and is an error.
 
     >>> import fedalpha
     >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedalpha.strategies.base import (
     LOSSES,
@@ -136,6 +137,10 @@ class TopK(LossAware):
         return alpha, state
 
 
+TINY = 1e-300
+"""Smaller weights have lost digits to underflow, or are about to."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Soft(LossAware):
     """alpha ∝ p·exp(sign·x/T), in float64 and safe for any finite loss."""
@@ -155,6 +160,13 @@ class Soft(LossAware):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         excess, state = self.excess(state, cohort)
         return tilt(cohort.prior(self.prior), self.sign * excess, self.T), state
+
+    def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
+        prior = np.where(some, cohort.prior(self.prior), 0.0)
+        if self.T == 0 or not prior.any():
+            return None
+        shares = tilt(prior, self.sign * self.excess(state, cohort)[0], self.T)
+        return np.where(shares > TINY, shares, 0.0)
 
 
 def tilt(p: Array, x: Array, T: float) -> Array:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedalpha.strategies import Array
+from fedalpha.strategies import Array, FedAvg
 from fedalpha.strategies.combinators import Switch
 from fedalpha.theory.constants import InverseStep
 from fedalpha.theory.corollary import V_E
@@ -140,12 +140,12 @@ def _limits(run: Run, fixed: FixedPoint | None) -> Iterator[Pair]:
     if run.fraction >= 1 and last_rule(run.strategy) is run.strategy and risk(run.strategy, run.problem.n):
         away = (fixed or fixed_point(run.problem, run.strategy)).distance(run.w)
         yield "Worse family", away, worse_distance(c, E * np.arange(len(away)), away[0, 0], E, gamma)[:, None]
-    last = last_rule(run.strategy)
-    if isinstance(run.strategy, Switch) and run.strategy.at and run.fraction >= 1 and str(last) == "FedAvg":
-        at = E * run.strategy.at[-1]
-        if at < len(delta):
-            t = np.arange(at, len(delta))
-            yield "switch to FedAvg", delta[at:], switch_distance(c, t, at, delta[at].mean(), E, gamma)[:, None]
+    match run.strategy:
+        case Switch(at=(*_, last), members=(*_, FedAvg(prior="size"))) if run.fraction >= 1:
+            at = E * last
+            if at < len(delta):
+                t = np.arange(at, len(delta))
+                yield "switch to FedAvg", delta[at:], switch_distance(c, t, at, delta[at].mean(), E, gamma)[:, None]
 
 
 def _compare(statement: str, measured: Array, bound: Array, width: float) -> Check:

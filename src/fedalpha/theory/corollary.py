@@ -5,6 +5,7 @@ V is the price of speed, E the bias that stays for ever; E = 0 for FedAvg and wh
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -104,13 +105,15 @@ def Pi_bound(pi: float, p_min: float) -> float:  # noqa: N802
 
 
 def error_from_kappa(c: Constants, pi: float, Pi: float | None = None) -> float:
-    """E ≤ (8LΓ/3μ)(Π/π − 1), from the extremes of κ alone; Π by `Pi_bound` if not given.
+    """E ≤ (8LΓ/3μ)(Π/π − 1), from the extremes of κ alone; Π by `Pi_bound` if not given, no bound where π = 0.
 
     >>> from fedalpha.theory.problems import quadratics
     >>> error_from_kappa(quadratics().constants, 1.0)
     0.0
     """
     Pi = Pi_bound(pi, c.p_min) if Pi is None else Pi
+    if pi == 0:
+        return math.inf if c.Gamma else 0.0
     return 8 * c.L * c.Gamma / (3 * c.mu) * (Pi / pi - 1)
 
 

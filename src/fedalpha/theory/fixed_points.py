@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedalpha.strategies import Array, FedBetter, FedSoftBetter, Strategy, strategy
+from fedalpha.strategies.rules import LossAware
 from fedalpha.theory.problems import Problem
 from fedalpha.theory.risks import Term, last_rule, law, risk
 
@@ -41,12 +42,14 @@ def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
     ('minimax regret', array([[2.]]))
     """
     end = last_rule(strategy(rule))
-    if (isinstance(end, FedBetter) and end.count(problem.n) == 1) or (isinstance(end, FedSoftBetter) and end.T == 0):
+    best = (isinstance(end, FedBetter) and end.count(problem.n) == 1) or (isinstance(end, FedSoftBetter) and end.T == 0)
+    if best and isinstance(end, LossAware) and end.optima == "known":
         return FixedPoint("one client's own optimum", problem.optima)
     terms = risk(end, problem.n)
     if terms is None:
         raise ValueError(
-            f"no law says where {end} converges; laws are known for FedAvg, the Worse family and FedBetter"
+            f"no law says where {end} converges; laws are known for FedAvg, the Worse family and FedBetter "
+            "with known optima"
         )
     if all(t.k == 0 and np.isinf(t.T) and t.prior == "size" for t in terms):
         return FixedPoint("the optimum w*", problem.constants.w_star[None])

@@ -20,6 +20,7 @@ import numpy as np
 from fedalpha.strategies import FedAvg, FedSoftWorse, FedWorse, Strategy
 from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Floor, Mix, Switch
 from fedalpha.strategies.guaranteed import Cool, Fade, PerStep
+from fedalpha.strategies.rules import LossAware, Soft
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,23 @@ def last_rule(rule: Strategy) -> Strategy:
             return last_rule(rule.members[-1])
         case AnnealTemperature():
             return rule.rule(rule.rounds)
-        case Fade() | Cool():
+        case Fade():
             return FedAvg()
+        case Cool(members=(Soft() as member,)):
+            return FedAvg(prior=member.prior)
         case PerStep():
             return last_rule(rule.members[0])
     return rule
 
 
 def risk(rule: Strategy, n: int) -> list[Term] | None:
-    """The risk on which the rule descends, as a sum of terms; None if it has none."""
+    """The risk on which the rule descends, as a sum of terms; None if it has none.
+
+    Estimated optima move with the run: a rule that uses them descends on no fixed risk.
+    """
     match rule:
+        case LossAware(optima="estimated"):
+            return None
         case FedAvg():
             return [Term(1.0, rule.prior)]
         case FedSoftWorse(T=0.0):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from fedalpha.data.federations import Examples
@@ -145,17 +146,19 @@ class fedpage(sgd):  # noqa: N801
                     loss, moved = _corrected(local, batch, moved, rate)
                     local.saw(loss, len(batch))
                     local.move(moved, -rate)
-                length = local.steps * rate
-                direction = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
+                length, direction = local.steps * rate, moved
+                if length > 0:
+                    direction = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
         return local.report(wanted, {_GRADIENT + n: d.cpu() for n, d in zip(local.names, direction, strict=True)})
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
-        weights = [float(r.samples) if self.prior == "size" else 1.0 for r in reports]
+        ids = np.array([r.id for r in reports], dtype=np.int64)
+        weights = population.sizes(ids).tolist() if self.prior == "size" else [1.0] * len(reports)
         extras = dict(broadcast.extras)
         for name in sorted({name for report in reports for name in report.extras if name.startswith(_GRADIENT)}):
             values = [r.extras[name] for r in reports]
             summed = sum(w * value.double() for w, value in zip(weights, values, strict=True))
-            extras[name] = (summed / sum(weights)).to(values[0].dtype)  # type: ignore[union-attr]
+            extras[name] = (summed / sum(weights)).to(values[0].dtype)
             plain = name.removeprefix(_GRADIENT)
             extras[_BEFORE + plain] = broadcast.parameters[plain]
         return extras

@@ -66,23 +66,27 @@ class scaffold(sgd):  # noqa: N801 - written in lower case
                 local.move([scale * g + s for g, s in zip(gradients, shift, strict=True)], -local.rate)
                 local.saw(loss, len(batch))
         length = local.steps * local.rate
-        moved = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
-        change = [m - c for m, c in zip(moved, common, strict=True)]
+        if length > 0:
+            moved = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
+            change = [m - c for m, c in zip(moved, common, strict=True)]
+        else:  # a schedule that has come to 0: nobody moves, and nothing is learnt
+            change = [torch.zeros_like(c) for c in common]
         extras = {_PREFIX + name: c.cpu() for name, c in zip(local.names, change, strict=True)}
         control = {name: (mine + c).cpu() for name, mine, c in zip(local.names, own, change, strict=True)}
         return local.report(wanted, extras, {"control": control})
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
-        total = float(population.clients)
+        weights, total = [1.0] * len(reports), float(population.clients)
         if self.prior == "size":
+            weights = population.sizes(np.array([r.id for r in reports], dtype=np.int64)).tolist()
             total = float(population.sizes(np.arange(population.clients)).sum())
         extras = dict(broadcast.extras)
         for name in sorted({name for report in reports for name in report.extras if name.startswith(_PREFIX)}):
-            values = [(r.samples if self.prior == "size" else 1, r.extras[name]) for r in reports]
-            summed = _found(extras, name, values[0][1]).double()
-            for weight, change in values:
+            changes = [r.extras[name] for r in reports]
+            summed = _found(extras, name, changes[0]).double()
+            for weight, change in zip(weights, changes, strict=True):
                 summed = summed + weight / total * change.double()
-            extras[name] = summed.to(values[0][1].dtype)
+            extras[name] = summed.to(changes[0].dtype)
         return extras
 
 
