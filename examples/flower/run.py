@@ -28,7 +28,7 @@ def main() -> None:
     given = parser.parse_args()
     strategies = given.strategy or ["FedAvg", "FedSoftWorse(T=0.2)", "FedWorse(k=1)"]
     with tempfile.TemporaryDirectory(prefix="fedalpha-flower-") as temporary:
-        folder = given.folder or Path(temporary)
+        folder = (given.folder or Path(temporary)).resolve()  # the server app runs in another folder
         table = Table(title=f"digits on {given.nodes} SuperNodes, {given.rounds} rounds", title_justify="left")
         for heading in ("strategy", "accuracy (%)", "uploaded (kB/round)", "seconds/round", "last alpha"):
             table.add_column(heading, justify="left" if heading == "strategy" else "right")

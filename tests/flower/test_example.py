@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedalpha
 from fedalpha.flower.saved import Saved
 
-pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(fedalpha.__file__).parents[1])}
     command = [sys.executable, str(EXAMPLE / "run.py"), "--nodes", "2", "--rounds", "1", "--folder", str(tmp_path)]
@@ -35,3 +38,32 @@ def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -
     assert [row["accuracy"] for row in state["rows"]] == [row["accuracy"] for row in here.rows[1:]]
     for name, array in state["arrays"].items():
         assert array.numpy().tobytes() == here.model[name].numpy().tobytes(), name
+
+
+class Stub:
+    """A deployment that trains nothing; its processes run elsewhere."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> Stub:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, config: dict[str, Any]) -> None:
+        save = Path(config["save"])
+        assert save.is_absolute()
+        save.mkdir(parents=True)
+        row = {"accuracy": 0.5, "bytes_up": 1000, "seconds": 1.0, "alpha": [1.0]}
+        (save / "history.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def test_a_relative_folder_is_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server app has another working folder than the script."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    script = importlib.import_module("run")
+    monkeypatch.setattr(script, "Deployment", Stub)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--folder", "somewhere", "--strategy", "FedAvg"])
+    monkeypatch.chdir(tmp_path)
+    script.main()
+    assert (tmp_path / "somewhere" / "result0" / "history.jsonl").exists()

@@ -7,7 +7,9 @@ import logging
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,9 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 from flwr.supercore import logger as flower_logging
 
 from fedalpha import weights
+from fedalpha.admission import Admission
 from fedalpha.flower import FedAlpha, add_loss_query, loss_query_mod
+from fedalpha.flower.saved import Saved
 
 START = {"w": np.zeros(4, dtype=np.float32), "count": np.zeros((), dtype=np.int64)}
 
@@ -31,7 +35,7 @@ def target(id: int) -> np.ndarray:
     return np.array([id, 1, -id, 0.5], dtype=np.float32)
 
 
-def quadratic() -> ClientApp:
+def quadratic(examples: Callable[[Context], int] | None = None) -> ClientApp:
     """Client i minimises ‖w − target(i)‖², halfway in each round; it holds 10·(i + 1) examples."""
     app = ClientApp()
 
@@ -54,7 +58,7 @@ def quadratic() -> ClientApp:
         metrics = MetricRecord({"num-examples": examples, "loss": value, "accuracy": 0.25})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
-    return add_loss_query(app, loss)
+    return add_loss_query(app, loss, examples=examples)
 
 
 def run(rule: FedAlpha, grid: Any, rounds: int = 1) -> dict[str, np.ndarray]:
@@ -153,9 +157,76 @@ def test_below_the_quorum_the_model_is_kept(grid_of: Any, logged: Any, strategy:
     rule = FedAlpha(strategy, quorum=0.5, fraction_evaluate=0.0)
     found = run(rule, grid, rounds=2)
     assert (found["w"] == 0).all()
-    assert [row["kept"] for row in rule.rows] == [True, True]
+    assert ["1 of 4 clients answered, below the quorum" in row["kept"] for row in rule.rows] == [True, True]
     assert "below the quorum" in logged.text
     assert (run(FedAlpha(strategy, quorum=1, fraction_evaluate=0.0), grid)["w"] != 0).any()
+
+
+@pytest.mark.parametrize("quorum", [0.1, 0.25, 0.5, 1, 1.0, 2, 3.0, 20])
+def test_a_quorum_means_what_it_means_in_fedalpha_run(quorum: float) -> None:
+    rule, admission = FedAlpha("FedAvg", quorum=quorum), Admission(quorum)
+    for asked in range(13):
+        assert [rule._enough(n, asked) for n in range(13)] == [admission.enough(n, asked) for n in range(13)]
+
+
+def test_a_quorum_above_the_clients_that_train_asks_for_all_of_them(grid_of: Any) -> None:
+    rule = FedAlpha("FedWorse(k=1)", quorum=2, fraction_evaluate=0.0)
+    run(rule, grid_of(quadratic(), range(4)))
+    assert rule.rows[0]["kept"] is None
+    assert rule.rows[0]["alpha"] == [0, 0, 0, 1]
+
+
+def weighted_by_tokens(grid: Any) -> None:
+    """Client i holds 10·(i + 1) examples, and 100 − i tokens."""
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        tokens = 100 - grid.client(node)
+        return replaced(reply, tokens=tokens) if message.metadata.message_type == "train" else reply
+
+    grid.spoil = spoil
+
+
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedSoftWorse(T=2)"])
+def test_sizes_are_of_one_unit(grid_of: Any, strategy: str) -> None:
+    """Queries tell num-examples only: before tokens are known, everybody trains and is weighed afterwards."""
+    grid = grid_of(quadratic(examples=lambda _: 10), range(4))
+    weighted_by_tokens(grid)
+    rule = FedAlpha(strategy, fraction_evaluate=0.0, weighted_by_key="tokens")
+    run(rule, grid, rounds=2)
+    for row in rule.rows:
+        losses = row["losses"].get("before", [0.0] * 4)
+        np.testing.assert_allclose(row["alpha"], weights(strategy, losses, [100, 99, 98, 97]), rtol=1e-12)
+
+
+def test_with_another_unit_the_weights_come_first_once_sizes_are_known(grid_of: Any) -> None:
+    grid = grid_of(quadratic(), range(4))
+    weighted_by_tokens(grid)
+    rule = FedAlpha("FedWorse(k=1)", fraction_evaluate=0.0, weighted_by_key="tokens")
+    run(rule, grid, rounds=2)
+    assert sorted(id for kind, id in grid.log if kind == "train") == [0, 0, 1, 2, 3, 3]
+    assert [row["alpha"] for row in rule.rows] == [[0, 0, 0, 1], [0.5, 0, 0, 0.5]]
+
+
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedSoftWorse(T=2)", "FedSoftWorse(T=2, loss=train)"])
+def test_a_cohort_without_examples_keeps_the_model(grid_of: Any, logged: Any, strategy: str) -> None:
+    """For that round: once there are examples, training goes on."""
+    now = {"examples": 0}
+
+    def told(node: int, message: Message, reply: Message) -> Message:
+        metrics = next(iter(reply.content.metric_records.values()))
+        if "num-examples" in metrics:
+            metrics["num-examples"] = now["examples"]
+        return reply
+
+    def arrive(server_round: int, arrays: ArrayRecord) -> None:
+        now["examples"] = 5 if server_round >= 2 else 0
+
+    grid = grid_of(quadratic(examples=lambda _: 10), range(3))
+    grid.spoil = told
+    rule = FedAlpha(strategy, fraction_evaluate=0.0)
+    rule.start(grid, start_arrays(), 3, timeout=1, evaluate_fn=arrive)
+    assert ["num-examples = 0" in (row["kept"] or "") for row in rule.rows] == [True, True, False]
+    assert "num-examples = 0, so nobody can be weighed; the model is kept" in logged.text
 
 
 def replaced(reply: Message, **changes: Any) -> Message:
@@ -273,6 +344,8 @@ def test_wrong_arguments_are_named() -> None:
         FedAlpha("FedAvg", FedAdam(), fraction_train=0.5)
     with pytest.raises(ValueError, match="quorum"):
         FedAlpha("FedAvg", quorum=1.5)
+    with pytest.raises(ValueError, match="quorum"):
+        FedAlpha("FedAvg", quorum=0.0)
     with pytest.raises(ValueError, match="FedSoftWorse"):
         FedAlpha("FedSoftWors(T=1)")
 
@@ -289,6 +362,15 @@ def test_a_rule_that_looks_at_accuracy_needs_an_evaluation(grid_of: Any) -> None
         grid_of(quadratic(), range(3)), start_arrays(), 3, evaluate_fn=lambda r, _: MetricRecord({"accuracy": r / 10})
     )
     assert [0 in row["alpha"] for row in server.rows] == [True, True, False]
+
+
+def test_an_accuracy_in_percent_is_named_once(grid_of: Any, logged: Any) -> None:
+    rule = FedAlpha("switch(FedWorse(k=1), FedAvg, accuracy=0.2)", fraction_evaluate=0.0, accuracy_key="top1")
+    rule.start(grid_of(quadratic(), range(3)), start_arrays(), 3, evaluate_fn=lambda r, _: MetricRecord({"top1": 30.0}))
+    warnings = [r.getMessage() for r in logged.records if "'top1' is 30" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "0.6, not 60" in warnings[0]
+    assert rule.accuracy is None
 
 
 OPTIMISERS = {"FedAvg": FedAvg, "FedAvgM": lambda: FedAvgM(server_momentum=0.5), "FedAdam": lambda: FedAdam(eta=0.1)}
@@ -348,12 +430,84 @@ def test_a_damaged_state_falls_back_to_the_one_before(grid_of: Any, tmp_path: Pa
         run(FedAlpha("FedAvg", save=tmp_path / "b"), grid_of(quadratic(), range(3)))
 
 
+def test_a_damaged_generation_does_not_replace_a_whole_one(tmp_path: Path) -> None:
+    def damage() -> None:
+        (tmp_path / "server.safetensors").write_bytes(b"nothing")
+
+    Saved(tmp_path).write({"round": 1})
+    Saved(tmp_path).write({"round": 2})
+    for _ in range(2):
+        damage()
+        saved = Saved(tmp_path)
+        assert saved.read() == {"round": 1}
+        saved.write({"round": 2})
+    saved.write({"round": 3})
+    damage()
+    assert Saved(tmp_path).read() == {"round": 2}
+
+
 def test_another_run_in_the_folder_is_refused(grid_of: Any, tmp_path: Path) -> None:
     run(FedAlpha("FedAvg", save=tmp_path), grid_of(quadratic(), range(3)))
-    with pytest.raises(ValueError, match=r"strategy = FedAvg.*FedWorse"):
+    with pytest.raises(ValueError, match=r"strategy is FedAvg there and FedWorse.* here.*another folder"):
         run(FedAlpha("FedWorse", save=tmp_path), grid_of(quadratic(), range(3)))
-    with pytest.raises(ValueError, match="another model"):
-        FedAlpha("FedAvg", save=tmp_path).resume(ArrayRecord({"w": Array(np.zeros(3))}))
+    others = FedAlpha("FedAvg", save=tmp_path, quorum=0.5, patience=9, query_timeout=8, min_available_nodes=3)
+    run(others, grid_of(quadratic(), range(3)))
+    assert others.rounds_done == 1
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "share": ({"fraction_train": 0.5}, "FedAdam.fraction_train is 1.0 there and 0.5 here"),
+    "least": ({"min_evaluate_nodes": 1}, "FedAdam.min_evaluate_nodes is 2 there and 1 here"),
+    "key": ({"weighted_by_key": "tokens"}, "FedAdam.weighted_by_key is num-examples there and tokens here"),
+    "eta": ({"eta": 0.2}, "FedAdam.eta is 0.1 there and 0.2 here"),
+    "loss key": ({"loss_keys": {"train": "mine"}}, "loss_keys is .* there and .*mine.* here"),
+    "signed": ({"signed": True}, "signed is False there and True here"),
+    "model": ({"start": np.zeros(3)}, "the model has other names, shapes or dtypes"),
+}
+
+
+def test_changed_settings_are_refused(grid_of: Any, tmp_path: Path, logged: Any) -> None:
+    def resume(start: Any = 0.0, loss_keys: Any = None, signed: bool = False, **adam: Any) -> FedAlpha:
+        rule = FedAlpha("FedAvg", FedAdam(**adam), save=tmp_path, loss_keys=loss_keys, signed=signed)
+        rule.resume(ArrayRecord({"w": Array(np.asarray(start) + np.zeros(1)), "count": Array(np.zeros(1))}))
+        return rule
+
+    rule = resume()
+    rule.rows.append({"round": 1})
+    rule._save(ArrayRecord({"w": Array(np.ones(1)), "count": Array(np.zeros(1))}))
+    rule.release()
+    for changes, message in CHANGES.values():
+        with pytest.raises(ValueError, match=message):
+            resume(**changes)
+    assert "initial_arrays are others" not in logged.text
+    rule = resume(start=1.0)  # a first model that is not drawn from a seed is another one after every start
+    assert "initial_arrays are others" in logged.text
+    assert rule.rounds_done == 1
+    rule.release()
+
+
+def test_a_second_server_is_kept_out(grid_of: Any, tmp_path: Path) -> None:
+    first, second = (FedAlpha("FedAvg", save=tmp_path) for _ in range(2))
+    first.resume(start_arrays())
+    with pytest.raises(RuntimeError, match="in use by this process"):
+        run(second, grid_of(quadratic(), range(3)))
+    first.release()
+    run(second, grid_of(quadratic(), range(3)))
+    first.resume(start_arrays())
+    first.release()
+    code = "from fedalpha.flower.saved import Saved; s = Saved(input()); s.hold(); print(1, flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(f"{tmp_path}\n".encode())
+        server.stdin.flush()
+        server.stdout.readline()
+        with pytest.raises(RuntimeError, match=rf"another process \(pid {server.pid}\)"):
+            first.resume(start_arrays())
+        server.kill()
+    first.resume(start_arrays())
+    first.release()
 
 
 def test_nodes_without_the_query_are_left_out_and_the_wait_ends(grid_of: Any, logged: Any) -> None:
@@ -366,6 +520,39 @@ def test_nodes_without_the_query_are_left_out_and_the_wait_ends(grid_of: Any, lo
     with pytest.raises(RuntimeError, match="0 clients are connected, 2 are needed"):
         run(FedAlpha("FedAvg", patience=0.0), grid_of(app, range(3)))
     assert "add_loss_query" in logged.text
+
+
+def test_a_silent_node_is_waited_for_once_and_joins_when_it_answers(
+    grid_of: Any, logged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr("fedalpha.flower.exchange.time", clock)
+    grid = grid_of(quadratic(), range(4))
+    silent: list[tuple[str, Message]] = []
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        if message.metadata.message_type != "query.client" or grid.client(node) != 2:
+            return reply
+        silent.append((message.metadata.message_id, reply))
+        return None
+
+    times = []
+
+    def after(server_round: int, arrays: ArrayRecord) -> None:
+        times.append(clock.now)
+        if server_round == 3:
+            grid._replies.update(silent)
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg", query_timeout=600.0)
+    rule.start(grid, start_arrays(), 4, evaluate_fn=after)
+    assert 600 <= times[1] < 610
+    assert times[1:] == times[1:2] * 4
+    assert [row["cohort"] for row in rule.rows] == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]]
+    assert len(silent) == 1
+    assert logged.text.count("is left out until it answers") == 1
 
 
 def test_the_mod_serves_apps_with_a_client_fn(grid_of: Any) -> None:
@@ -381,9 +568,13 @@ def test_the_mod_serves_apps_with_a_client_fn(grid_of: Any) -> None:
     assert rule.rows[0]["kept"]
 
 
-def test_it_imports_without_torch() -> None:
-    code = "import sys, fedalpha.flower; fedalpha.flower.FedAlpha('FedAvg'); print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def test_it_imports_and_saves_without_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, flwr.app, fedalpha.flower; "
+        "fedalpha.flower.FedAlpha('FedAvg', save=sys.argv[1]).resume(flwr.app.ArrayRecord()); "
+        "print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 
 
@@ -394,12 +585,14 @@ def test_flowers_privacy_wrapper_can_resume_by_hand(grid_of: Any, tmp_path: Path
     inner = FedAlpha("FedAvg", save=tmp_path, fraction_evaluate=0.0)
     wrapper = Private(inner, noise_multiplier=0.1, clipping_norm=5.0, num_sampled_clients=3)
     result = wrapper.start(grid_of(quadratic(), range(3)), inner.resume(start_arrays()), num_rounds=2)
+    inner.release()
     again = FedAlpha("FedAvg", save=tmp_path, fraction_evaluate=0.0)
     arrays = again.resume(start_arrays())
     assert again.rounds_done == 2
     assert arrays["w"].numpy().tobytes() == result.arrays["w"].numpy().tobytes()
     wrapper = Private(again, noise_multiplier=0.1, clipping_norm=5.0, num_sampled_clients=3)
     wrapper.start(grid_of(quadratic(), range(3)), arrays, num_rounds=3 - again.rounds_done)
+    again.release()
     assert [row["round"] for row in again.rows] == [1, 2, 3]
 
 

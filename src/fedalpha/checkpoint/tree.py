@@ -14,15 +14,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def pack(tree: Any) -> tuple[str, dict[str, Tensor]]:
     """JSON text that refers to tensors by name; a value of another kind is a TypeError that says where it is."""
+    import torch
+
     tensors: dict[str, Tensor] = {}
 
     def keep(value: Tensor) -> str:
@@ -35,7 +38,7 @@ def pack(tree: Any) -> tuple[str, dict[str, Tensor]]:
         match value:
             case None | bool() | str():
                 return value
-            case Tensor():
+            case torch.Tensor():
                 return {"tensor": keep(value)}
             case np.ndarray() | np.generic():
                 if value.dtype.kind not in "biuf":

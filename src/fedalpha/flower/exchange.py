@@ -24,10 +24,21 @@ def exchange(
     As ``Grid.send_and_receive``, which sleeps 3 seconds between looks; this one starts with short pauses.
     Errors that the SuperLink makes carry its own node id, so replies are matched by message id.
     """
+    return collect(grid, push(grid, messages), timeout, longest_pause)
+
+
+def push(grid: Grid, messages: list[Message]) -> dict[str, int]:
+    """Send messages; message id → destination node."""
     if not messages:
         return {}
     pushed = list(grid.push_messages(messages))
-    waiting = {id: m.metadata.dst_node_id for id, m in zip(pushed, messages, strict=False) if id}
+    return {id: m.metadata.dst_node_id for id, m in zip(pushed, messages, strict=False) if id}
+
+
+def collect(
+    grid: Grid, waiting: dict[str, int], timeout: float | None, longest_pause: float = 3.0
+) -> dict[int, Message]:
+    """The replies to what was pushed, by node; those that did not come in time stay in ``waiting``."""
     replies: dict[int, Message] = {}
     pause, end = 0.1, None if timeout is None else time.monotonic() + timeout
     while waiting:
@@ -44,31 +55,43 @@ def exchange(
 
 @dataclass
 class Roll:
-    """Which client is behind which node, and how many examples it holds."""
+    """Which client is behind which node, and its size."""
 
+    weighted_by_key: str = EXAMPLES
+    """what sizes are; queries tell `EXAMPLES` only"""
     nodes: dict[int, int] = field(default_factory=dict)
     """client id → node id"""
     sizes: dict[int, float] = field(default_factory=dict)
-    """client id → number of examples, as last reported"""
+    """client id → size, as last reported"""
+    asked: set[int] = field(default_factory=set)
+    """nodes that have been waited for"""
+    waiting: dict[str, int] = field(default_factory=dict)
+    """message id → node, of questions without an answer so far"""
 
     def call(self, grid: Grid, timeout: float | None) -> list[int]:
-        """Ask nodes that are not known yet; the sorted ids of the clients that are connected."""
+        """Ask nodes that are not known yet; the sorted ids of the clients that are connected.
+
+        A node is waited for once. One that failed is asked again, and its answer is taken when it comes.
+        """
         connected = set(grid.get_node_ids())
-        known = set(self.nodes.values())
-        content = RecordDict({"config": ConfigRecord()})
-        asked = [Message(content=content, message_type=ASK_CLIENT, dst_node_id=n) for n in sorted(connected - known)]
-        replies = exchange(grid, asked, timeout)
-        for message in asked:
-            node = message.metadata.dst_node_id
+        unknown = connected - set(self.nodes.values())
+        first = unknown - self.asked
+        self.waiting |= push(grid, _who(unknown - first - set(self.waiting.values())))
+        late = collect(grid, self.waiting, 0)
+        fresh = push(grid, _who(first))
+        replies = {n: r for n, r in late.items() if n in connected} | collect(grid, fresh, timeout)
+        self.waiting |= fresh
+        self.asked |= first
+        for node in sorted(first | replies.keys()):
             try:
                 metrics = metrics_of(replies.get(node))
                 id = number(metrics, CLIENT_ID, whole=True)
-                if EXAMPLES in metrics:
+                if self.weighted_by_key == EXAMPLES and EXAMPLES in metrics:
                     self.sizes[id] = number(metrics, EXAMPLES)
             except Rejected as reason:
                 log(
                     WARNING,
-                    "fedalpha: node %d is left out: it did not say which client it is (%s); "
+                    "fedalpha: node %d is left out until it answers: it did not say which client it is (%s); "
                     "add fedalpha.flower.add_loss_query to its ClientApp",
                     node,
                     reason,
@@ -91,6 +114,11 @@ class Roll:
             log(INFO, "fedalpha: waiting for clients: %d connected, %d needed", len(ids), least)
             time.sleep(1)
         return ids
+
+
+def _who(nodes: Iterable[int]) -> list[Message]:
+    content = RecordDict({"config": ConfigRecord()})
+    return [Message(content=content, message_type=ASK_CLIENT, dst_node_id=node) for node in sorted(nodes)]
 
 
 class Shown(Grid):

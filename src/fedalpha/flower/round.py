@@ -30,6 +30,7 @@ class Round:
     accuracy: float | None
     loss_keys: Mapping[str, str]
     signed: bool
+    weighted_by_key: str
     cohort: Cohort | None = None
     needs: frozenset[Need] = frozenset()
     alpha: Array | None = None
@@ -39,9 +40,16 @@ class Round:
     messages: dict[int, Message] = field(default_factory=dict)
     """client id → training message"""
     rejected: dict[int, str] = field(default_factory=dict)
+    kept: str | None = None
+    """why the model is kept"""
     bytes_down: int = 0
     bytes_up: int = 0
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def nobody(self) -> str:
+        """Why the model is kept when all sizes are 0."""
+        return f"every client that answered has {self.weighted_by_key} = 0, so nobody can be weighed"
 
     def gather(self, sizes: Mapping[int, float]) -> Cohort:
         """The cohort of these clients, sorted by id."""
@@ -51,7 +59,7 @@ class Round:
     def ask_losses(
         self, grid: Grid, asked: Mapping[int, Message], timeout: float
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """F_i(w_t) and the number of examples of everybody who gave a usable answer."""
+        """F_i(w_t) and, where examples are what clients are weighted by, the size of everybody with a usable answer."""
         queries = [
             Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id)
             for m in asked.values()
@@ -62,15 +70,17 @@ class Round:
         for id, message in asked.items():
             try:
                 metrics = metrics_of(replies.get(message.metadata.dst_node_id))
-                loss, size = loss_of(metrics, LOSS, self.signed), number(metrics, EXAMPLES)
+                loss = loss_of(metrics, LOSS, self.signed)
+                if self.weighted_by_key == EXAMPLES:
+                    sizes[id] = number(metrics, EXAMPLES)
             except Rejected as reason:
                 self._reject(id, "loss", reason)
                 continue
-            losses[id], sizes[id] = loss, size
+            losses[id] = loss
             self.bytes_up += metrics.count_bytes()
         return losses, sizes
 
-    def check(self, replies: Iterable[Message], weighted_by_key: str) -> list[Trained]:
+    def check(self, replies: Iterable[Message]) -> list[Trained]:
         """The replies that can be used, by client id; one per client, the others logged."""
         by_message = {m.metadata.message_id: i for i, m in self.messages.items() if m.metadata.message_id}
         by_node = {m.metadata.dst_node_id: i for i, m in self.messages.items()}
@@ -87,7 +97,7 @@ class Round:
             try:
                 content_of(found.get(id))
                 metrics = metrics_of(found[id])
-                examples = number(metrics, weighted_by_key)
+                examples = number(metrics, self.weighted_by_key)
                 for kind in self.needs & {"train", "after"}:
                     loss_of(metrics, self.loss_keys[kind], self.signed)
                 if "steps" in self.needs:
@@ -132,7 +142,7 @@ class Round:
             self.alpha[there] = alpha
         return alpha
 
-    def row(self, trained: list[Trained], kept: bool) -> dict[str, Any]:
+    def row(self, trained: list[Trained]) -> dict[str, Any]:
         """What happened, as a line of ``history.jsonl``."""
         ids = [] if self.cohort is None else self.cohort.ids.tolist()
         losses: dict[str, list[float | None]] = {}
@@ -147,10 +157,10 @@ class Round:
         return {
             "round": self.round + 1,
             "cohort": ids,
-            "alpha": None if kept or self.alpha is None else self.alpha.tolist(),
+            "alpha": None if self.kept or self.alpha is None else self.alpha.tolist(),
             "losses": losses,
             "rejected": {str(i): reason for i, reason in sorted(self.rejected.items())},
-            "kept": kept,
+            "kept": self.kept,
             "bytes_down": self.bytes_down,
             "bytes_up": self.bytes_up,
             "bytes_saved": model * max(0, len(ids) - len(self.messages)),

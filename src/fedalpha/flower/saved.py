@@ -2,7 +2,7 @@
 
 A tree of arrays, JSON scalars, lists and dicts is stored as safetensors (the arrays) with the tree as
 JSON in the header and a SHA-256 over both. A new generation is written beside the old one and moved
-into place, so that a kill at any instant leaves a readable file.
+into place, so that a kill at any instant leaves a readable file. One server at a time holds the folder.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import ExitStack
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from flwr.app import Array, ArrayRecord
 from flwr.supercore import log
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from fedalpha.checkpoint.lock import FolderLock
+from fedalpha.flower.sums import Arrays
 
 _NAMES = ("server.safetensors", "server-previous.safetensors")
 
@@ -30,12 +34,26 @@ class Saved:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"save = {str(folder)!r} is a file; give a folder")
+        self._damaged = self._held = False
+        self._locks = ExitStack()
+
+    def hold(self) -> None:
+        """Lock the folder until `release` or the end of the process, however it ends."""
+        if not self._held:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._locks.enter_context(FolderLock(self.folder))
+            self._held = True
+
+    def release(self) -> None:
+        """Unlock the folder, if it is locked."""
+        self._locks.close()
+        self._held = False
 
     def write(self, tree: dict[str, Any]) -> None:
-        """Store a new generation; the last one is kept beside it."""
+        """Store a new generation; the last one that is whole is kept beside it."""
         arrays: dict[str, Any] = {}
         text = json.dumps(_pack(tree, "state", arrays))
-        header = {"tree": text, "sha256": _digest(text, arrays)}
+        header = {"tree": text, "sha256": digest(arrays, text)}
         self.folder.mkdir(parents=True, exist_ok=True)
         newest, previous = (self.folder / name for name in _NAMES)
         fresh = self.folder / "server.new"
@@ -43,9 +61,10 @@ class Saved:
             file.write(save(arrays, header))
             file.flush()
             os.fsync(file.fileno())
-        if newest.exists():
+        if newest.exists() and not self._damaged:
             os.replace(newest, previous)
         os.replace(fresh, newest)
+        self._damaged = False
         _sync(self.folder)
 
     def read(self) -> dict[str, Any] | None:
@@ -57,9 +76,10 @@ class Saved:
                     header = file.metadata() or {}
                     arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
                 text = header["tree"]
-                if header["sha256"] != _digest(text, arrays):
+                if header["sha256"] != digest(arrays, text):
                     raise ValueError("its SHA-256 does not match")
                 tree: dict[str, Any] = _unpack(json.loads(text), arrays)
+                self._damaged = path != self.folder / _NAMES[0]
                 return tree
             except (OSError, KeyError, ValueError, SafetensorError) as error:
                 log(WARNING, "fedalpha: %s is damaged (%s); looking for the generation before it", path, error)
@@ -115,12 +135,13 @@ def _unpack(value: Any, arrays: dict[str, Any]) -> Any:
     return value
 
 
-def _digest(text: str, arrays: dict[str, Any]) -> str:
-    digest = hashlib.sha256(text.encode())
+def digest(arrays: Arrays, text: str = "") -> str:
+    """The SHA-256 of names, dtypes, shapes and values, and of a text before them."""
+    found = hashlib.sha256(text.encode())
     for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()
+        found.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        found.update(arrays[name].tobytes())
+    return found.hexdigest()
 
 
 def _sync(folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from logging import INFO, WARNING
 from pathlib import Path
@@ -27,7 +27,7 @@ from fedalpha.flower.metrics import average, report
 from fedalpha.flower.queries import WANTED
 from fedalpha.flower.replies import Rejected, Trained, metrics_of, number
 from fedalpha.flower.round import Round
-from fedalpha.flower.saved import Saved
+from fedalpha.flower.saved import Saved, digest
 from fedalpha.flower.sums import Arrays, is_float, weighted_mean
 from fedalpha.rng import generator
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Strategy, weigh
@@ -52,9 +52,10 @@ class FedAlpha(flower.Strategy):
     functions are used. Without it, further arguments (``fraction_train=0.5`` …) go to Flower's ``FedAvg``.
 
     Clients are known by the stable id that they report (`add_loss_query`), never by their node id.
-    ``seed`` draws the cohorts. ``quorum`` is the share (or, as a whole number, the number) of asked
-    clients that must answer; below it the model is kept. ``save`` names a folder: a server app that is
-    killed and started again with the same arguments goes on from the last finished round.
+    ``seed`` draws the cohorts. ``quorum`` says how many of the clients that were asked must answer (a number,
+    or a share below 1); below it the model is kept. ``save`` names a folder: a server app that is
+    killed and started again with the same arguments goes on from the last finished round; ``quorum``,
+    ``patience``, ``query_timeout`` and ``min_available_nodes`` may be others.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``patience`` the wait for
     enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its
     losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
@@ -86,9 +87,8 @@ class FedAlpha(flower.Strategy):
                 f"over = {type(over).__name__} does not build on a weighted mean; use FedAvg, FedAvgM, FedAdagrad, "
                 "FedAdam, FedYogi, FedProx or a strategy of your own that extends one of them"
             )
-        whole = isinstance(quorum, int) and not isinstance(quorum, bool)
-        if isinstance(quorum, bool) or not (quorum >= 1 if whole else 0 <= quorum <= 1):
-            raise ValueError(f"quorum = {quorum!r}; give a share in [0, 1] or a number of clients ≥ 1")
+        if isinstance(quorum, bool) or not (0 < quorum < 1 or (quorum >= 1 and quorum % 1 == 0)):
+            raise ValueError(f"quorum = {quorum!r}; give a number of clients (3) or a share of the cohort (0.5)")
         self.rule = STRATEGIES.parse(strategy)
         self.seed = seed
         self.quorum = quorum
@@ -98,6 +98,16 @@ class FedAlpha(flower.Strategy):
         self.accuracy_key = accuracy_key
         self.signed = signed
         self.over = flower.FedAvg(**fedavg) if over is None else copy.copy(over)
+        self._identity: dict[str, Any] = {
+            "strategy": str(self.rule),
+            "seed": seed,
+            "clients": clients,
+            "loss_keys": self.loss_keys,
+            "accuracy_key": accuracy_key,
+            "signed": signed,
+            "over": type(self.over).__name__,
+            **{f"{type(self.over).__name__}.{k}": v for k, v in vars(self.over).items() if _is_setting(k, v)},
+        }
         self._shares = {"train": self.over.fraction_train, "evaluate": self.over.fraction_evaluate}
         self._least = {"train": self.over.min_train_nodes, "evaluate": self.over.min_evaluate_nodes}
         self._available = self.over.min_available_nodes
@@ -111,10 +121,12 @@ class FedAlpha(flower.Strategy):
         """What happened, one row per finished round, as in ``history.jsonl``."""
         self.accuracy: float | None = None
         self._state = self.rule.init(clients)
-        self._roll = Roll()
+        self._roll = Roll(self.over.weighted_by_key)
         self._now: Round | None = None
         self._timeout: float = 3600
         self._offset = 0
+        self._warned = False
+        self._begun = ""
         self._metrics: dict[str, dict[int, dict[str, Any]]] = {"train": {}, "evaluate": {}, "server": {}}
         self._saved = None if save is None else Saved(save)
 
@@ -140,7 +152,6 @@ class FedAlpha(flower.Strategy):
         evaluate_fn: Evaluate | None = None,
     ) -> flower.Result:
         """As Flower's ``start``; with ``save`` it goes on after the last finished round."""
-        arrays = self.resume(initial_arrays)
         self._timeout = timeout
         if "accuracy" in self.rule.requires and evaluate_fn is None and not self.over.fraction_evaluate:
             raise ValueError(f"{self.rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
@@ -151,14 +162,18 @@ class FedAlpha(flower.Strategy):
             self._look("server", server_round + self._offset, record)
             return record
 
-        left = max(0, num_rounds - self._offset)
-        if self._offset:
-            log(INFO, "fedalpha: going on after round %d; rounds below count from there", self._offset)
         watched = evaluate if evaluate_fn is not None else None
-        result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, watched)
-        if not result.arrays:
-            result.arrays = arrays
-        self._save(result.arrays)
+        try:
+            arrays = self.resume(initial_arrays)
+            left = max(0, num_rounds - self._offset)
+            if self._offset:
+                log(INFO, "fedalpha: going on after round %d; rounds below count from there", self._offset)
+            result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, watched)
+            if not result.arrays:
+                result.arrays = arrays
+            self._save(result.arrays)
+        finally:
+            self.release()
         for name, kind in (("train", "clientapp"), ("evaluate", "clientapp"), ("server", "serverapp")):
             records = {r: MetricRecord(dict(values)) for r, values in self._metrics[name].items()}
             setattr(result, f"{'train' if name == 'train' else 'evaluate'}_metrics_{kind}", records)
@@ -168,25 +183,31 @@ class FedAlpha(flower.Strategy):
         """The arrays to go on with: those of the last finished round, or ``initial_arrays`` if there is none.
 
         `start` calls this. Wrappers that do not call it (Flower's differential privacy) need
-        ``wrapper.start(grid, fedalpha.resume(initial_arrays), num_rounds=n - fedalpha.rounds_done)``.
+        ``wrapper.start(grid, fedalpha.resume(initial_arrays), num_rounds=n - fedalpha.rounds_done)``; the
+        folder is theirs until `release` or the end of the process.
         """
-        tree = None if self._saved is None else self._saved.read()
-        if tree is None:
+        if self._saved is None:
             return initial_arrays
-        identity = self._identity()
-        for key, value in tree["identity"].items():
-            if value != identity[key]:
-                raise ValueError(
-                    f"{self._saved and self._saved.folder} holds a run with {key} = {value}, this one has "
-                    f"{identity[key]}; name another folder in save=, or remove that one"
-                )
-        shapes = [{k: (a.shape, a.dtype) for k, a in record.items()} for record in (tree["arrays"], initial_arrays)]
-        if shapes[0] != shapes[1]:
-            raise ValueError(
-                f"{self._saved and self._saved.folder} holds another model than initial_arrays (names, shapes or "
-                "dtypes differ); name another folder in save=, or remove that one"
-            )
+        self._saved.hold()
+        try:
+            self._identity["model"] = {name: f"{a.dtype} {list(a.shape)}" for name, a in initial_arrays.items()}
+            self._begun = digest({name: a.numpy() for name, a in initial_arrays.items()})
+            tree = self._saved.read()
+            if tree is None:
+                return initial_arrays
+            self._check(tree["identity"], self._saved.folder)
+        except BaseException:
+            self.release()
+            raise
         self._offset = tree["round"]
+        if tree["begun"] != self._begun:
+            run = self._saved.folder
+            log(
+                WARNING,
+                "fedalpha: initial_arrays are others than those with which the run in %s began; it goes on",
+                run,
+            )
+            self._begun = tree["begun"]
         self._state = tree["weigh"]
         self.accuracy = tree["accuracy"]
         self.rows = tree["rows"]
@@ -196,13 +217,31 @@ class FedAlpha(flower.Strategy):
         arrays: ArrayRecord = tree["arrays"]
         return arrays
 
+    def release(self) -> None:
+        """Let another server have the folder of ``save``; `start` does so when it ends."""
+        if self._saved is not None:
+            self._saved.release()
+
     @property
     def rounds_done(self) -> int:
         """Rounds that were finished before this server app started."""
         return self._offset
 
-    def _identity(self) -> dict[str, Any]:
-        return {"strategy": str(self.rule), "seed": self.seed, "over": type(self.over).__name__}
+    def _check(self, there: Mapping[str, Any], folder: Path) -> None:
+        """Refuse to go on with another run."""
+        here = self._identity
+        changes = [
+            "the model has other names, shapes or dtypes"
+            if key == "model"
+            else f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here"
+            for key in dict.fromkeys([*there, *here])
+            if there.get(key) != here.get(key)
+        ]
+        if changes:
+            raise ValueError(
+                f"{folder} holds another run: {'; '.join(changes)}. Name another folder in save=, remove that one, "
+                "or give the same settings to go on"
+            )
 
     def _save(self, arrays: ArrayRecord) -> None:
         """Store what the next round needs."""
@@ -212,7 +251,8 @@ class FedAlpha(flower.Strategy):
         changed = {k: v for k, v in vars(self.over).items() if self._fresh.get(k, unset) is not v}
         self._saved.write(
             {
-                "identity": self._identity(),
+                "identity": self._identity,
+                "begun": self._begun,
                 "round": self.rows[-1]["round"],
                 "arrays": arrays,
                 "weigh": dict(self._state),
@@ -238,7 +278,8 @@ class FedAlpha(flower.Strategy):
         if self.rows and self.rows[-1].get("evaluated"):
             self._save(arrays)
         sent = {name: array.numpy() for name, array in arrays.items()}
-        now = self._now = Round(server_round - 1, sent, self.accuracy, self.loss_keys, self.signed)
+        key = self.over.weighted_by_key
+        now = self._now = Round(server_round - 1, sent, self.accuracy, self.loss_keys, self.signed, key)
         if not self.over.fraction_train:
             return []
         ids = self._sample(grid, "train", "cohort", now.round)
@@ -257,30 +298,34 @@ class FedAlpha(flower.Strategy):
 
     def _weigh_before(self, now: Round, grid: Grid, asked: dict[int, Message], nbytes: int) -> dict[int, Message]:
         """Whom to train. Where the weights can be known before training, they are known afterwards."""
-        sizes = {i: self._roll.sizes[i] for i in asked if i in self._roll.sizes}
-        known = len(sizes) == len(asked)
-        now.needs = self.rule.needs(self._state, now.gather(sizes if known else dict.fromkeys(asked, 1.0)))
+        sizes = self._sizes(asked)
+        now.needs = self.rule.needs(self._state, now.gather(sizes or dict.fromkeys(asked, 1.0)))
+        losses: dict[int, float] = {}
         if "before" in now.needs:
             now.bytes_down += nbytes * len(asked)
-            losses, sizes = now.ask_losses(grid, asked, self._patience_for_queries)
-            self._roll.sizes.update(sizes)
-            if not self._enough(len(losses), len(asked)) or not any(sizes.values()):
-                log(WARNING, "fedalpha: round %d: %d of %d clients told a loss", now.round + 1, len(losses), len(asked))
+            losses, told = now.ask_losses(grid, asked, self._patience_for_queries)
+            self._roll.sizes.update(told)
+            if not self._enough(len(losses), len(asked)):
+                now.kept = f"{len(losses)} of {len(asked)} clients told a loss, below the quorum of {self.quorum}"
                 return {}
-            now.cohort = now.gather(sizes).replace(before=np.array([losses[i] for i in sorted(losses)]))
-        elif known:
-            now.cohort = now.gather(sizes)
-        if now.cohort is not None:
-            asked = {i: asked[i] for i in now.cohort.ids.tolist()}
-            if now.needs <= KNOWN_BEFORE_TRAINING:
-                try:
-                    now.alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
-                except ValueError as error:  # those who are left cannot carry what the rule asks for
-                    if not now.rejected:
-                        raise
-                    log(WARNING, "fedalpha: round %d: %s", now.round + 1, error)
-                    return {}
-                asked = {i: asked[i] for i, a in zip(asked, now.alpha.tolist(), strict=True) if a != 0}
+            if told and not any(told.values()):
+                now.kept = now.nobody
+                return {}
+            asked = {i: asked[i] for i in losses}
+            sizes = self._sizes(asked)
+        now.cohort = now.gather(sizes or dict.fromkeys(asked, 1.0))  # not all sizes known: weighed after training
+        ids = now.cohort.ids.tolist()
+        if losses:
+            now.cohort = now.cohort.replace(before=np.array([losses[i] for i in ids]))
+        if sizes and now.needs <= KNOWN_BEFORE_TRAINING:
+            try:
+                now.alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
+            except ValueError as error:  # those who are left cannot carry what the rule asks for
+                if not now.rejected:
+                    raise
+                now.kept = str(error)
+                return {}
+            asked = {i: asked[i] for i, a in zip(ids, now.alpha.tolist(), strict=True) if a != 0}
         now.bytes_down += nbytes * len(asked)
         return asked
 
@@ -292,11 +337,15 @@ class FedAlpha(flower.Strategy):
         now, self._now = self._now, None
         if now is None or now.round != server_round - 1:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
-        trained = now.check(replies, self.over.weighted_by_key)
+        trained = now.check(replies)
         self._roll.sizes.update({t.id: t.examples for t in trained})
-        if not trained or not self._enough(len(trained), len(now.messages)):
+        if now.kept is not None:
+            return self._keep(now, trained, now.kept)
+        if not self._enough(len(trained), len(now.messages)):
             answered = f"{len(trained)} of {len(now.messages)} clients answered"
             return self._keep(now, trained, f"{answered}, below the quorum of {self.quorum}")
+        if now.alpha is None and not any(t.examples for t in trained):
+            return self._keep(now, trained, now.nobody)
 
         simplex = self.rule.traits.simplex
         try:
@@ -305,7 +354,8 @@ class FedAlpha(flower.Strategy):
                 alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
                 now.alpha = alpha
             else:
-                alpha = now.survive(trained, self.rule)
+                assert now.cohort is not None
+                alpha = now.survive(trained, self.rule.in_force(self._state, now.cohort))
         except ValueError as error:  # as above
             if not now.rejected:
                 raise
@@ -315,14 +365,15 @@ class FedAlpha(flower.Strategy):
         metrics = average(contents, self.over.train_metrics_aggr_fn, self.over.weighted_by_key)
         arrays = self._apply(server_round, combined, now.sent, trained[0].message)
         self._state = now.weigh
-        self.rows.append(now.row(trained, kept=False))
+        self.rows.append(now.row(trained))
         told = report(self.rows[-1], metrics)
         self._metrics["train"][server_round] = dict(told)
         return arrays, told
 
     def _keep(self, now: Round, trained: list[Trained], reason: str) -> tuple[None, None]:
+        now.kept = reason
         log(WARNING, "fedalpha: round %d: %s; the model is kept", now.round + 1, reason)
-        self.rows.append(now.row(trained, kept=True))
+        self.rows.append(now.row(trained))
         return None, None
 
     def _apply(self, server_round: int, combined: Arrays, sent: Arrays, reply: Message) -> ArrayRecord | None:
@@ -390,9 +441,15 @@ class FedAlpha(flower.Strategy):
     def _patience_for_queries(self) -> float:
         return self._timeout if self.query_timeout is None else self.query_timeout
 
+    def _sizes(self, ids: Collection[int]) -> dict[int, float]:
+        """The clients' sizes as last reported; nothing unless all are known and one is positive."""
+        sizes = {i: self._roll.sizes[i] for i in ids if i in self._roll.sizes}
+        return sizes if len(sizes) == len(ids) and any(sizes.values()) else {}
+
     def _enough(self, answered: int, asked: int) -> bool:
-        need = self.quorum if isinstance(self.quorum, int) else self.quorum * asked - 1e-9
-        return answered >= need
+        """As `fedalpha.admission.Admission.enough`, which needs torch."""
+        need = math.ceil(self.quorum * asked - 1e-9) if self.quorum < 1 else min(int(self.quorum), asked)
+        return answered >= max(need, 1)
 
     def _look(self, name: str, server_round: int, record: MetricRecord | None) -> None:
         """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
@@ -400,10 +457,26 @@ class FedAlpha(flower.Strategy):
             return
         self._metrics[name][server_round] = dict(record)
         value = record.get(self.accuracy_key)
-        if isinstance(value, int | float) and 0 <= value <= 1:
+        if not isinstance(value, int | float):
+            return
+        if 0 <= value <= 1:
             self.accuracy = float(value)
             if self.rows and self.rows[-1]["round"] == server_round:
                 self.rows[-1]["accuracy"] = self.accuracy
+        elif not self._warned:
+            self._warned = True
+            log(
+                WARNING,
+                "fedalpha: the metric %r is %g, which is not looked at: an accuracy is a share between 0 and 1 (0.6, "
+                "not 60); let the evaluation return one, or name another metric in accuracy_key=",
+                self.accuracy_key,
+                value,
+            )
+
+
+def _is_setting(name: str, value: object) -> bool:
+    """Whether an attribute of a Flower strategy, when it is new, tells its run from others."""
+    return isinstance(value, bool | int | float | str | np.number) and name != "min_available_nodes"
 
 
 @contextmanager
