@@ -134,7 +134,7 @@ class Pooled(Federation):
     def digest(self) -> str:
         """A hash of all of the data."""
         known = () if self._optima is None else (self._optima,)
-        return _digest(self.test, self.validation, self.data, self.offsets, *known)
+        return _digest(self.test, self.validation, self.data, self.sizes(np.arange(self.clients)), *known)
 
     @cached_property
     def label_counts(self) -> NDArray[np.int64] | None:
