@@ -22,7 +22,6 @@ from flwr.supercore import logger as flower_logging
 from fedalpha import weights
 from fedalpha.admission import Admission
 from fedalpha.flower import FedAlpha, add_loss_query, loss_query_mod
-from fedalpha.flower.saved import Saved
 
 START = {"w": np.zeros(4, dtype=np.float32), "count": np.zeros((), dtype=np.int64)}
 
@@ -428,22 +427,6 @@ def test_a_damaged_state_falls_back_to_the_one_before(grid_of: Any, tmp_path: Pa
         file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="every generation"):
         run(FedAlpha("FedAvg", save=tmp_path / "b"), grid_of(quadratic(), range(3)))
-
-
-def test_a_damaged_generation_does_not_replace_a_whole_one(tmp_path: Path) -> None:
-    def damage() -> None:
-        (tmp_path / "server.safetensors").write_bytes(b"nothing")
-
-    Saved(tmp_path).write({"round": 1})
-    Saved(tmp_path).write({"round": 2})
-    for _ in range(2):
-        damage()
-        saved = Saved(tmp_path)
-        assert saved.read() == {"round": 1}
-        saved.write({"round": 2})
-    saved.write({"round": 3})
-    damage()
-    assert Saved(tmp_path).read() == {"round": 2}
 
 
 def test_another_run_in_the_folder_is_refused(grid_of: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from logging import WARNING
 from pathlib import Path
@@ -48,6 +49,25 @@ class Saved:
         """Unlock the folder, if it is locked."""
         self._locks.close()
         self._held = False
+
+    def go_on(self, identity: Mapping[str, Any], begun: str) -> dict[str, Any] | None:
+        """Lock the folder and return its newest state; that of another run is refused, and the lock given back.
+
+        ``begun`` is the `digest` of the arrays with which the run begins. A state that began with others is only
+        remarked upon: an initial model that was not drawn from a seed is another one after each start.
+        """
+        self.hold()
+        try:
+            tree = self.read()
+            if tree is not None:
+                _refuse_another_run(self.folder, tree["identity"], identity)
+        except BaseException:
+            self.release()
+            raise
+        if tree is not None and tree["begun"] != begun:
+            text = "fedalpha: initial_arrays are others than those with which the run in %s began; it goes on"
+            log(WARNING, text, self.folder)
+        return tree
 
     def write(self, tree: dict[str, Any]) -> None:
         """Store a new generation; the last one that is whole is kept beside it."""
@@ -92,6 +112,21 @@ class Saved:
         fresh = self.folder / "history.new"
         fresh.write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
         os.replace(fresh, self.folder / "history.jsonl")
+
+
+def _refuse_another_run(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    changes = [
+        "the model has other names, shapes or dtypes"
+        if key == "model"
+        else f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here"
+        for key in dict.fromkeys([*there, *here])
+        if there.get(key) != here.get(key)
+    ]
+    if changes:
+        raise ValueError(
+            f"{folder} holds another run: {'; '.join(changes)}. Name another folder in save=, remove that one, "
+            "or give the same settings to go on"
+        )
 
 
 def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:

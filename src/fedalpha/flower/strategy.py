@@ -188,26 +188,13 @@ class FedAlpha(flower.Strategy):
         """
         if self._saved is None:
             return initial_arrays
-        self._saved.hold()
-        try:
-            self._identity["model"] = {name: f"{a.dtype} {list(a.shape)}" for name, a in initial_arrays.items()}
-            self._begun = digest({name: a.numpy() for name, a in initial_arrays.items()})
-            tree = self._saved.read()
-            if tree is None:
-                return initial_arrays
-            self._check(tree["identity"], self._saved.folder)
-        except BaseException:
-            self.release()
-            raise
+        self._identity["model"] = {name: f"{a.dtype} {list(a.shape)}" for name, a in initial_arrays.items()}
+        self._begun = digest({name: a.numpy() for name, a in initial_arrays.items()})
+        tree = self._saved.go_on(self._identity, self._begun)
+        if tree is None:
+            return initial_arrays
         self._offset = tree["round"]
-        if tree["begun"] != self._begun:
-            run = self._saved.folder
-            log(
-                WARNING,
-                "fedalpha: initial_arrays are others than those with which the run in %s began; it goes on",
-                run,
-            )
-            self._begun = tree["begun"]
+        self._begun = tree["begun"]
         self._state = tree["weigh"]
         self.accuracy = tree["accuracy"]
         self.rows = tree["rows"]
@@ -226,22 +213,6 @@ class FedAlpha(flower.Strategy):
     def rounds_done(self) -> int:
         """Rounds that were finished before this server app started."""
         return self._offset
-
-    def _check(self, there: Mapping[str, Any], folder: Path) -> None:
-        """Refuse to go on with another run."""
-        here = self._identity
-        changes = [
-            "the model has other names, shapes or dtypes"
-            if key == "model"
-            else f"{key} is {there.get(key, 'not set')} there and {here.get(key, 'not set')} here"
-            for key in dict.fromkeys([*there, *here])
-            if there.get(key) != here.get(key)
-        ]
-        if changes:
-            raise ValueError(
-                f"{folder} holds another run: {'; '.join(changes)}. Name another folder in save=, remove that one, "
-                "or give the same settings to go on"
-            )
 
     def _save(self, arrays: ArrayRecord) -> None:
         """Store what the next round needs."""
