@@ -38,6 +38,14 @@ def plot_run(history: History, path: str | Path, title: str = "") -> None:
     plot_comparison({title or "run": [history]}, path)
 
 
+def over_rounds(ax: Axes, title: str) -> None:
+    """Name a picture whose horizontal axis counts rounds, in whole numbers."""
+    ax.set_xlabel("round")
+    ax.locator_params(axis="x", integer=True)
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.margins(x=0.01)
+
+
 def plot_comparison(
     runs: Mapping[str, Sequence[History]], path: str | Path, title: str = "", target: float | None = None
 ) -> None:
@@ -57,9 +65,7 @@ def plot_comparison(
             ax.plot(rounds[drawn], middle, color=colour, linewidth=2, label=label)
             ax.fill_between(rounds[drawn], middle - half, middle + half, color=colour, alpha=0.18, linewidth=0)
     for ax, name in zip(axes, ("test accuracy (%)", "test loss"), strict=True):
-        ax.set_xlabel("round")
-        ax.set_title(name, loc="left", fontsize=11)
-        ax.margins(x=0.01)
+        over_rounds(ax, name)
     axes[0].set_ylim(0, 100)
     axes[1].set_ylim(bottom=0)
     if target is not None:

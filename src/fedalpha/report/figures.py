@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedalpha.plots import COLOURS, figure
+from fedalpha.plots import COLOURS, figure, over_rounds
 from fedalpha.study.store import write_bytes
 
 if TYPE_CHECKING:
@@ -116,9 +116,7 @@ def _lines(
         colour = data["colours"][item["strategy"]]
         ax.plot(x, y, color=colour, linewidth=1.9, label=item["strategy"])
         ax.fill_between(x, y - h, y + h, color=colour, alpha=0.15, linewidth=0)
-    ax.set_xlabel("round")
-    ax.set_title(title, loc="left", fontsize=11)
-    ax.margins(x=0.01)
+    over_rounds(ax, title)
 
 
 def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None, most: float = np.inf) -> None:
