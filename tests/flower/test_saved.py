@@ -13,10 +13,8 @@ from fedalpha.flower.saved import Saved, digest
 IDENTITY = {"strategy": "FedAvg", "seed": 0}
 
 
-def stored(folder: Path, **values: Any) -> Saved:
-    saved = Saved(folder)
-    saved.write({"identity": IDENTITY, "begun": digest({"w": np.zeros(2)}), **values})
-    return saved
+def store(folder: Path, **values: Any) -> None:
+    Saved(folder).write({"identity": IDENTITY, "begun": digest({"w": np.zeros(2)}), **values})
 
 
 def test_a_damaged_generation_does_not_replace_a_whole_one(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_a_damaged_generation_does_not_replace_a_whole_one(tmp_path: Path) -> No
 
 
 def test_the_state_of_this_run_comes_back_and_the_folder_is_held(tmp_path: Path) -> None:
-    stored(tmp_path, round=3, state={"w": np.arange(2.0), 7: [None, True]})
+    store(tmp_path, round=3, state={"w": np.arange(2.0), 7: [None, True]})
     saved = Saved(tmp_path)
     tree = saved.go_on(IDENTITY, digest({"w": np.zeros(2)}))
     assert tree is not None
@@ -49,10 +47,12 @@ def test_the_state_of_this_run_comes_back_and_the_folder_is_held(tmp_path: Path)
 
 
 def test_a_refused_run_gives_the_folder_back(tmp_path: Path) -> None:
-    stored(tmp_path)
+    store(tmp_path)
     with pytest.raises(ValueError, match="seed is 0 there and 1 here; clients is not set there and 5 here"):
         Saved(tmp_path).go_on({**IDENTITY, "seed": 1, "clients": 5}, "")
-    Saved(tmp_path).hold()
+    saved = Saved(tmp_path)
+    saved.hold()
+    saved.release()
 
 
 def test_an_empty_folder_is_a_new_run(tmp_path: Path) -> None:
