@@ -120,5 +120,7 @@ def test_differences_to_times_that_were_not_reached_are_bounds() -> None:
     found = summaries("R_60", a=[fast, fast], b=[fast, never])["b"]
     assert found.difference_text.startswith("≥ 1.00")
     assert summaries("R_60", a=[fast, never], b=[fast, fast])["b"].difference_text.startswith("≤ -1.00")
+    both = summaries("R_60", a=[never, fast, fast], b=[never, never, fast])["b"]
+    assert both.difference_text.startswith("cut at 3: 0.67 ± ")
     neither = summaries("R_60", a=[never, never], b=[never, never])["b"]
     assert (neither.difference, neither.same_as) == (None, None)

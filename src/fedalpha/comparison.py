@@ -52,7 +52,7 @@ class Summary:
             return shown
         if self.unreached == len(self.values):
             limit = f"{self.measure.scale * self.mean.mean:.{self.measure.digits}f}".removesuffix(".00")
-            return f"> {limit} in all {len(self.values)}"
+            return f"> {limit} in all {len(self.values)}" if len(self.values) > 1 else f"> {limit}"
         return f"≥ {shown} ({self.unreached} of {len(self.values)} not reached)"
 
     @property
@@ -121,7 +121,8 @@ def _difference(
         return None
     limit = np.inf if horizon is None else horizon
     a, b = (np.minimum([side[s].value for s in seeds], limit) for side in (values, reference))
-    bound = "≥ " if any(ours) and not any(theirs) else "≤ " if any(theirs) and not any(ours) else ""
+    cut = f"cut at {limit:g}: " if bounds else ""
+    bound = cut if any(ours) and any(theirs) else "≥ " if any(ours) else "≤ " if any(theirs) else ""
     return replace(paired(a, b), bound=bound)
 
 

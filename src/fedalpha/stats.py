@@ -28,11 +28,17 @@ class Interval:
 class Difference(Interval):
     """The mean of paired differences, with the two-sided p-value of the paired t test (NaN for one pair).
 
-    ``bound`` is ≥ or ≤ where times that were never reached enter on one side.
+    ``bound`` is ≥ or ≤ where times that were never reached enter on one side; where they enter on both it says at
+    which time all were cut, and the difference is that of the cut times.
     """
 
     p: float
     bound: str = ""
+
+    @property
+    def mark(self) -> str:
+        """``bound`` alone: nothing, ≥, ≤ or where it was cut."""
+        return self.bound.rstrip(" :")
 
     def text(self, digits: int = 2, scale: float = 1.0) -> str:
         return self.bound + super().text(digits, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from fedalpha.report import gather, write_report
@@ -82,13 +83,21 @@ def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> No
         "FedAvg": [reaching(19 - seed % 2) for seed in range(6)],
         "FedWorse": [reaching(1 + seed % 2) for seed in range(5)] + [reaching(21)],
         "FedBetter": [reaching(1 + seed % 2) for seed in range(6)],
+        "FedWorse(k=2)": [reaching(15 + seed % 2) for seed in range(5)] + [reaching(21)],
     }
     claims = [{**claim("FedWorse", "FedAvg"), "measure": "R_60"}, {**claim("FedBetter", "FedAvg"), "measure": "R_60"}]
     claims.append({**claim("FedAvg", "FedWorse"), "measure": "R_60"})
+    claims.append({**claim("FedWorse", "FedWorse(k=2)"), "measure": "R_60"})
     found = verdicts(gather(drawn(tmp_path, curves, {"measures": ["R_60"], "claims": claims})), "")
-    assert [v.difference.bound for v in found if v.difference] == ["≥ ", "", "≤ "]
+    assert [v.difference.bound for v in found if v.difference] == ["≥ ", "", "≤ ", "cut at 20: "]
     assert all(v.p_holm is not None and v.p_holm < 0.05 for v in found)
-    assert [v.word for v in found] == ["not decided", "holds", "not decided"]
+    assert [v.word for v in found] == ["not decided", "holds", "not decided", "not decided"]
+    write_report(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "statistics.csv").open()))
+    assert [row["difference_bound"] for row in rows] == ["", "≥", "", "≥"]
+    page = content(gather(tmp_path))["cases"][0]
+    assert [item["bound"] for item in page["forests"][0]["items"]] == ["≥", "", "≥"]
+    assert [item["bound"] for item in page["dots"][0]["items"]] == ["", "≥", "", "≥"]
 
 
 def test_without_the_reference_there_are_no_differences(tmp_path: Path) -> None:

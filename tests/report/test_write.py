@@ -157,5 +157,12 @@ def test_the_live_page_is_served_on_loopback_only(shown: Path) -> None:
         server.server_close()
 
 
+def test_a_port_that_is_taken_is_told(shown: Path) -> None:
+    with live_server(shown) as server:
+        port = server.server_address[1]
+        with pytest.raises(RuntimeError, match=f"cannot serve on port {port}: .* choose another --port"):
+            live_server(shown, port)
+
+
 def test_a_partition_that_is_not_known_here_has_no_picture() -> None:
     assert _label_counts("digits", "somebodys_plugin", 4, 0, 0.0) is None

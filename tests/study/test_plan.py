@@ -124,12 +124,30 @@ def test_settings_beat_the_protocol_and_the_grid_beats_settings() -> None:
         ({"measures": ["R60"]}, "did you mean 'R_60'"),
         ({"grid": {"lr": []}}, "at least one"),
         ({"protocols": {"print": {}}}, "did you mean 'printed'"),
-        ({"name": "a/b"}, "name"),
+        ({"name": "a/b"}, "name: 'a/b' cannot name a folder"),
+        ({"seeds": "3-0"}, "rising range"),
+        ({"grid": {"lr": [0.1, -0.1]}}, "case 'lr=-0.1': .*positive"),
     ],
 )
 def test_a_mistake_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         study({**BASE, **changes}).cells()
+
+
+def test_measures_without_an_answer_are_known_before_the_study_is_run() -> None:
+    measures = ["accuracy@3", "accuracy@9", "accuracy", "auc", "R_60", "R_80"]
+    values = {**BASE, "measures": measures, "settings": {"rounds": 5}}
+    assert study(values).unanswered() == ["accuracy@9: runs end at round 5"]
+    assert study({**values, "settings": {"rounds": 9}}).unanswered() == []
+    assert study({**values, "stop_at": "accuracy >= 0.6"}).unanswered() == [
+        "accuracy@9: runs end at round 5",
+        "accuracy: runs that stop at accuracy >= 0.6 have no final round",
+        "auc: runs that stop at accuracy >= 0.6 have no final round",
+        "R_80: runs stop at accuracy >= 0.6",
+    ]
+    assert study({**values, "settings": {}, "grid": {"rounds": [5, 9]}}).unanswered() == [
+        "accuracy@9 (rounds=5): runs end at round 5"
+    ]
 
 
 @pytest.mark.parametrize("text", ["accuracy > 60", "acuracy >= 0.6", "accuracy", "accuracy == 0.6", "loss <= many"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,24 @@ import torch
 from torch.nn.functional import cross_entropy, nll_loss
 
 from fedalpha.study import reproduction, study
-from fedalpha.study.reproduction import NAMES, calibrate, calibration, experiment
+from fedalpha.study.reproduction import NAMES, TABLES, Form, calibrate, calibration, experiment
 from fedalpha.task import task
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("protocol", ["printed", "authors", "calibrated"])
-@pytest.mark.parametrize("quick", [False, True])
-def test_every_experiment_lays_out(name: str, protocol: str, quick: bool) -> None:
-    found = experiment(name, protocol, quick=quick)
+@pytest.mark.parametrize("form", [None, "quick", "table"])
+def test_every_experiment_lays_out(name: str, protocol: str, form: Form | None) -> None:
+    if form == "table" and name not in TABLES:
+        with pytest.raises(ValueError, match=f"{name} is no table of the paper; fmnist-noniid and fmnist-hybrid are"):
+            experiment(name, protocol, form=form)
+        return
+    found = experiment(name, protocol, form=form)
     cells = found.cells()
     assert len({c.key for c in cells}) == len(cells)
-    assert found.name == f"{name}-{protocol}" + ("-quick" if quick else "")
+    assert found.name == f"{name}-{protocol}" + (f"-{form}" if form else "")
     for figure in found.published:
         assert figure.strategy in found.strategies
         assert figure.measure in found.measures
@@ -47,6 +54,17 @@ def test_the_published_figures_are_the_papers() -> None:
         ("FedAvgSoftWorse", 5.76, 0.72),
         ("FedAvgSoftBetter", 5.64, 0.78),
     }
+
+
+def test_a_table_asks_for_its_published_figures_and_its_rows_are_stored() -> None:
+    stored = {cell["cell"] for cell in json.loads((RESULTS / "fmnist-r60-soft/study.json").read_text())["cells"]}
+    for name in TABLES:
+        found = experiment(name, form="table")
+        assert found.measures == ("R_60",)
+        assert {p.strategy for p in found.published} == set(found.strategies)
+        assert {claim.measure for claim in found.claims} == {"R_60"}
+        assert {cell.key for cell in found.cells()} <= stored
+        assert len(experiment(name, form="table", seeds="4").cells()) == 4 * len(found.strategies)
 
 
 def test_protocols_differ_as_the_specification_says() -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.text import counted
+
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A study's folder, or a Markdown page with tables of studies.")],
@@ -22,7 +24,7 @@ def report(
     if folder.suffix == ".md":
         if live:
             raise ValueError("--live shows a study's folder, not a page; leave it out")
-        print(f"{fill_page(folder)} tables of {folder} written anew")
+        print(f"{folder}: {counted(fill_page(folder), 'table')} written anew")
         return
     if not live:
         print(f"written: {write_report(folder)}, report.md, statistics.csv, rounds.csv, figures/")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedalpha.cli.study import Jobs, Rounds, Seeds, run_and_show
+
+if TYPE_CHECKING:
+    from fedalpha.study.reproduction import Form
 
 Name = Annotated[
     str,
@@ -21,22 +24,28 @@ def reproduce(
     seeds: Seeds = None,
     rounds: Rounds = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and strategies: minutes.")] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="The paper's R_60 tables alone, in narrower intervals: 96 seeds, hours.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL].")] = None,
     jobs: Jobs = None,
 ) -> None:
     """Reproduce a table or figure of the paper, the published figure beside ours."""
     from fedalpha.report import write_report
     from fedalpha.study.protocols import PROTOCOLS
-    from fedalpha.study.reproduction import NAMES, experiment
+    from fedalpha.study.reproduction import NAMES, TABLES, experiment
 
-    names = NAMES if name == "all" else (name,)
-    studies = [experiment(n, protocol, quick=quick, seeds=seeds, rounds=rounds) for n in names]
+    if quick and table:
+        raise ValueError("--quick and --table exclude each other; give one of them")
+    names = (TABLES if table else NAMES) if name == "all" else (name,)
+    form: Form | None = "quick" if quick else "table" if table else None
+    studies = [experiment(n, protocol, form=form, seeds=seeds, rounds=rounds) for n in names]
     for study in studies:
         study.cells()
         print(f"{study.title}; protocol {protocol}: {PROTOCOLS[protocol].summary}")
         folder = Path("runs") / study.name if out is None else out / study.name if name == "all" else out
         run_and_show(study, folder, jobs=jobs)
-        print(f"report: {write_report(folder)}")
+        print(f"written to {folder}; to look at: {write_report(folder)}")
 
 
 def calibrate(

@@ -43,6 +43,7 @@ def study(
     text = "" if changed else (file / "study.toml" if file.is_dir() else file).read_text()
     folder = out or (file if file.is_dir() else Path("runs") / found.name)
     run_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs, ray_address)
+    print(f"written to {folder}; `fedalpha report {folder}` draws it")
 
 
 def run_and_show(
@@ -52,9 +53,8 @@ def run_and_show(
     from fedalpha.report import console_tables, gather
     from fedalpha.study import Store, run_study
 
-    if strangers := Store(folder).strangers(found.cells()):
-        cells = counted(strangers, "cell")
-        print(f"{folder} has {cells} with other settings than this study's; kept there and not shown")
+    for reason in found.unanswered():
+        print(f"no answer to expect for {reason}")
     with_progress = StudyProgress(found.title or found.name)
     try:
         run_study(found, folder, text=text, jobs=jobs, ray_address=ray_address, watch=with_progress.watch)
@@ -64,7 +64,9 @@ def run_and_show(
     finally:
         with_progress.close()
     console_tables(gather(folder))
-    print(f"written to {folder}; `fedalpha report {folder}` draws it")
+    if strangers := Store(folder).strangers(found.cells()):
+        cells = counted(strangers, "cell")
+        print(f"{folder} has {cells} with other settings than this study's; kept there and not shown")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) -> None:

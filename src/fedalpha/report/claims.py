@@ -34,7 +34,7 @@ class Verdict:
             return "equal on every seed"
         if self.p_holm is None or not self.p_holm < LEVEL:
             return "not decided"
-        if self.difference.bound.startswith("≥" if self.difference.mean < 0 else "≤"):
+        if self.difference.bound not in ("", "≥ " if self.difference.mean > 0 else "≤ "):
             return "not decided"  # what was never reached could turn it round
         right = (self.difference.mean > 0) == self.measure.higher_is_better
         return "holds" if right else "contradicted"

@@ -86,7 +86,8 @@ def run_text(findings: Findings) -> str:
         "Intervals are 95 % (Student t) over seeds; p-values are those of paired t tests, corrected by Holm's method "
         "for the comparisons of one measure. Values belong to the final or the named round, never to the best one. "
         "Runs that never reach p % stay in at the last round that was run (censored), which makes the mean a lower "
-        "bound."
+        "bound (≥). A difference to such a mean is a bound too (≥, ≤); with such runs on both sides it is that of the "
+        "times cut at the last round ('cut at'), which decides no claim."
     )
     if stopped:
         text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({questions(findings)})."
@@ -183,6 +184,7 @@ def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any
                 "mean": _round(row.mean.mean, 4),
                 "half": _round(row.mean.half, 4),
                 "points": [{"value": v.value, "reached": v.reached} for v in row.values.values()],
+                "bound": "≥" if row.unreached else "",
                 "text": f"{measure.heading}: {row.text}",
                 "detail": "" if figure is None else f"published: {figure.mean} ± {figure.half or '–'}",
                 "published": None if figure is None else {"mean": figure.mean, "half": figure.half},
@@ -205,6 +207,7 @@ def forest(rows: list[Summary]) -> dict[str, Any]:
                     "strategy": row.strategy,
                     "mean": _round(measure.scale * row.difference.mean, 4),
                     "half": _round(measure.scale * row.difference.half, 4),
+                    "bound": row.difference.mark,
                     "text": f"{row.difference_text} ({row.difference.n} pairs)",
                     "detail": f"p (Holm) {p_text(row.p_holm)}{note}",
                 }

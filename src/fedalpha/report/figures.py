@@ -16,29 +16,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FAINT = "#8a8f98"
+_MARKS = {"≥": ">", "≤": "<"}
+"""A bound is drawn hollow, and points to where the value is."""
+_LATE = "; hollow: some runs never got there, the value is higher"
 
 
-def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
-    """Draw every figure of the page's data; the names of the files that were written."""
-    written: list[str] = []
-    for name, fig in _all(data):
+def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Draw every figure of the page's data, as SVG and PNG; what the files show, by their names without an ending."""
+    written = {}
+    for name, fig, caption in _all(data):
+        written[name] = caption
         for ending in ("svg", "png"):
-            written.append(f"{name}.{ending}")
-            _save(fig, folder / written[-1])
+            _save(fig, folder / f"{name}.{ending}")
     for ending in ("svg", "png"):  # what an earlier report drew and this one does not
         for path in folder.glob(f"*.{ending}"):
-            if path.name not in written:
+            if path.stem not in written:
                 path.unlink()
     return written
 
 
-def _all(data: dict[str, Any]) -> Iterator[tuple[str, Figure]]:
+def _all(data: dict[str, Any]) -> Iterator[tuple[str, Figure, str]]:
     for item in data["across"]:
-        yield f"across-{item['name'].replace('@', '-')}", _across(data, item)
+        late = any(point and not point["reached"] for line in item["lines"] for point in line["points"])
+        caption = f"{item['title']} in every case: mean ± 95 %" + _LATE * late
+        yield f"across-{item['name'].replace('@', '-')}", _across(data, item), caption
     for number, case in enumerate(data["cases"]):
         prefix = "" if len(data["cases"]) == 1 else f"case{number + 1}-"
         if case["curves"]:
-            yield from ((prefix + name, fig) for name, fig in _figures(data, case))
+            yield from ((prefix + name, fig, caption) for name, fig, caption in _figures(data, case))
 
 
 def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
@@ -51,8 +56,8 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
         ax.plot(x, y, color=colour, linewidth=1.2, label=line["strategy"])
         ax.errorbar(x, y, [point["half"] or 0.0 for _, point in points], fmt="none", ecolor=colour, elinewidth=1.6)
         for place, point in points:
-            face = colour if point["reached"] else "white"
-            ax.plot(place, point["mean"], "o", color=colour, markersize=6, markerfacecolor=face)
+            mark, face = ("o", colour) if point["reached"] else ("^", "white")
+            ax.plot(place, point["mean"], mark, color=colour, markersize=6, markerfacecolor=face)
     ax.set_xticks(range(len(item["cases"])), item["cases"])
     ax.set_xlabel(item["axis"])
     ax.set_title(item["title"], loc="left", fontsize=11)
@@ -60,21 +65,26 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
     return fig
 
 
-def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figure]]:
-    found = [("curves", _curves(data, case, None))]
+def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figure, str]]:
+    found = [("curves", _curves(data, case, None), "Test accuracy and loss")]
     for view in case["zoom"]:
         window = "-".join(f"{edge:g}" for edge in (*view["rounds"], *(view["accuracy"] or ())))
-        found.append((f"zoom-{window}", _curves(data, case, view)))
-    found += [(item["name"], _rows(data, item, zero=False)) for item in case["dots"]]
-    found += [
-        (f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True)) for item in case["forests"]
-    ]
+        caption = "The same, rounds {:g} to {:g}".format(*view["rounds"])
+        found.append((f"zoom-{window}", _curves(data, case, view), caption))
+    for item in case["dots"]:
+        late = any(row["bound"] for row in item["items"])
+        caption = f"{item['title']}: mean ± 95 %; small dots: seeds" + _LATE * late
+        found.append((item["name"], _rows(data, item, zero=False), caption))
+    for item in case["forests"]:
+        bound = any(row["bound"] for row in item["items"])
+        caption = f"{item['title']}, paired with {data['reference']}" + "; hollow: a bound, see the table" * bound
+        found.append((f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True), caption))
     if case["diagnostics"]:
-        found.append(("diagnostics", _diagnostics(data, case["diagnostics"])))
+        found.append(("diagnostics", _diagnostics(data, case["diagnostics"]), "How each round weighed its clients"))
     if case["heat"]:
-        found.append(("alpha", _heat(case["heat"])))
+        found.append(("alpha", _heat(case["heat"]), "α over rounds and clients, one seed"))
     if case["partition"]:
-        found.append(("partition", _partition(case["partition"])))
+        found.append(("partition", _partition(case["partition"]), "Who holds which labels"))
     return found
 
 
@@ -141,7 +151,8 @@ def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
         colour = data["colours"][row["strategy"]]
         half = row["half"] or 0.0
         ax.plot([row["mean"] - half, row["mean"] + half], [place, place], color=colour, linewidth=2.5)
-        ax.plot(row["mean"], place, "o", color=colour, markersize=7)
+        mark, face = (_MARKS.get(row["bound"], "D"), "white") if row["bound"] else ("o", colour)
+        ax.plot(row["mean"], place, mark, color=colour, markersize=7, markerfacecolor=face)
         points = row.get("points", [])
         for reached, face in ((True, colour), (False, "none")):
             x = [p["value"] for p in points if p["reached"] is reached]
@@ -157,7 +168,8 @@ def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
     ax.set_yticks(range(len(rows)), [row["strategy"] for row in reversed(rows)])
     ax.set_ylim(-0.6, len(rows) - 0.4)
     ax.set_xlabel(item["unit"] + ("; grey: published" if item.get("published") else ""))
-    ax.set_title(item["title"] + (f" (paired with {data['reference']})" if zero else ""), loc="left", fontsize=11)
+    title = item["title"] + (f", paired with {data['reference']}" if zero else "")
+    fig.suptitle(title, fontsize=10, x=0.01, ha="left")  # over the names too: it may be long
     return fig
 
 

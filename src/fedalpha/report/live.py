@@ -55,4 +55,9 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             """Quiet."""
 
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise RuntimeError(
+            f"cannot serve on port {port}: {error.strerror}; choose another --port, or 0 for any"
+        ) from None

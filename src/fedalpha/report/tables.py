@@ -25,6 +25,7 @@ STATISTICS = (
     "reference",
     "difference",
     "difference_half_width_95",
+    "difference_bound",
     "pairs",
     "p",
     "p_holm",
@@ -74,7 +75,7 @@ def statistics_csv(findings: Findings) -> str:
 
 def _statistics(row: Summary, reference: str) -> list[Any]:
     d = row.difference
-    compared = [None] * 6 if d is None else [reference, d.mean, d.half, d.n, d.p, row.p_holm]
+    compared = [None] * 7 if d is None else [reference, d.mean, d.half, d.mark, d.n, d.p, row.p_holm]
     start = [row.strategy, len(row.values), row.mean.mean, row.mean.half, row.median]
     return [*start, row.unreached, row.horizon, row.missing, *compared, row.same_as]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -43,15 +44,15 @@ def html(data: dict[str, Any]) -> str:
     return pieces[0] + "".join(parts[name] + rest for name, rest in (p.split("}}", 1) for p in pieces[1:]))
 
 
-def markdown(findings: Findings, figures: list[str]) -> str:
-    """The report as Markdown, with the figures (SVG) that were drawn."""
+def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
+    """The report as Markdown; ``figures`` are those that were drawn, with what they show."""
     study = findings.study
-    lines = [f"# {study.title or study.name}", ""]
+    lines = [f"# {_escape(study.title or study.name)}", ""]
     lines += [study.note, ""] * bool(study.note)
     lines += ["; ".join(facts(findings)) + ".", ""]
     several = len(findings.cases) > 1
     if several:
-        lines += [*_images(figures, "across-"), ""]
+        lines += _images(figures, "across-")
     for number, case in enumerate(findings.cases):
         lines += [f"## {case}", ""] * bool(case)
         if not findings.curves(case):
@@ -62,15 +63,17 @@ def markdown(findings: Findings, figures: list[str]) -> str:
             lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
         for note in coincidence_notes(findings, case):
             lines += [note, ""]
-        lines += [*_images(figures, f"case{number + 1}-" if several else ""), ""]
+        lines += _images(figures, f"case{number + 1}-" if several else "")
     versions = "; ".join(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in findings.versions())
     lines += ["## What was run", "", run_text(findings), "", f"Versions: {versions}.", ""]
     return "\n".join(lines)
 
 
-def _images(figures: list[str], prefix: str) -> list[str]:
-    names = [name for name in figures if name.startswith(prefix) and name.endswith(".svg")]
-    return [f"![{name[len(prefix) : -4]}](figures/{name})" for name in names]
+def _images(figures: Mapping[str, str], prefix: str) -> list[str]:
+    shown = {name: caption for name, caption in figures.items() if name.startswith(prefix)}
+    return [
+        line for name, caption in shown.items() for line in (f"![{caption}](figures/{name}.svg)", "", f"{caption}.", "")
+    ]
 
 
 def _escape(text: str) -> str:

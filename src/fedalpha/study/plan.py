@@ -27,6 +27,7 @@ A file in full::
 from __future__ import annotations
 
 import itertools
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,7 +104,7 @@ class Study(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str
     title: str = ""
     note: str = ""
     strategies: tuple[str, ...] = Field(min_length=1)
@@ -119,6 +120,7 @@ class Study(BaseModel):
     cases: tuple[dict[str, Any], ...] = ()
     protocols: dict[str, dict[str, Any]] = {}
     quick: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     calibration: Calibration | None = None
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -135,6 +137,13 @@ class Study(BaseModel):
         if isinstance(given, dict) and isinstance(given.get("plugin"), str):
             load_plugin(given["plugin"])
         return values
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+            raise ValueError(f"{value!r} cannot name a folder; take letters, digits, '.', '_' and '-', a letter first")
+        return value
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -210,20 +219,36 @@ class Study(BaseModel):
         """Every cell, in order: case, seed, strategy."""
         found = []
         for case, variation in self.variations().items():
-            given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
-            name, stop = given.pop("protocol"), given.pop("stop_at")
-            chosen = protocol(name) if name else None
-            rules: dict[str, Any] = {}
-            if chosen is not None:
-                own = dict(self.protocols.get(chosen.name, {}))
-                rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
-                given = {**chosen.settings, **own, **given}
-            texts = {text: str(restyled(text, rules)) for text in self.strategies}
-            given["validation"] = settings(given).validation_for(texts.values())
-            condition = None if stop is None else StopAt.parse(stop)
-            for seed, text in itertools.product(self.seeds, self.strategies):
-                full = settings({**given, "strategy": texts[text], "seed": seed}).resolved()
-                found.append(Cell(case, text, seed, full, condition))
+            try:
+                found += self._cells(case, variation)
+            except ValueError as error:
+                raise ValueError(f"case {case!r}: {error}" if case else str(error)) from None
+        return found
+
+    def _cells(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
+        given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
+        name, stop = given.pop("protocol"), given.pop("stop_at")
+        chosen = protocol(name) if name else None
+        rules: dict[str, Any] = {}
+        if chosen is not None:
+            own = dict(self.protocols.get(chosen.name, {}))
+            rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
+            given = {**chosen.settings, **own, **given}
+        texts = {text: str(restyled(text, rules)) for text in self.strategies}
+        given["validation"] = settings(given).validation_for(texts.values())
+        condition = None if stop is None else StopAt.parse(stop)
+        return [
+            Cell(case, text, seed, settings({**given, "strategy": texts[text], "seed": seed}).resolved(), condition)
+            for seed, text in itertools.product(self.seeds, self.strategies)
+        ]
+
+    def unanswered(self) -> list[str]:
+        """The measures for which no answer is to be expected, and why: better known before the study is run."""
+        measures = [Measure.parse(text) for text in dict.fromkeys([*self.measures, *(c.measure for c in self.claims)])]
+        found = []
+        for cell in {cell.case: cell for cell in self.cells()}.values():
+            where = f" ({cell.case})" if cell.case else ""
+            found += [f"{m}{where}: {why}" for m in measures if (why := _why_not(m, cell))]
         return found
 
     def with_changes(self, **changes: Any) -> Study:
@@ -290,8 +315,20 @@ def parse_seeds(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 0 or len(set(found)) != len(found):
-        raise ValueError(f"seeds = {text!r}; give a count (5), a list (3,4,5) or a range (10-19)")
+        raise ValueError(f"seeds = {text!r}; give a count from 1 on (5), a list (3,4,5) or a rising range (10-19)")
     return found
+
+
+def _why_not(measure: Measure, cell: Cell) -> str:
+    """Why a cell will hardly answer; empty if it should."""
+    rounds, stop = cell.settings.rounds, cell.stop_at
+    if measure.at is not None and measure.at > rounds:
+        return f"runs end at round {rounds}"
+    if stop is None or stop.column != "accuracy" or stop.sign.startswith("<"):
+        return ""
+    if measure.percent is None:
+        return "" if measure.at is not None else f"runs that stop at {stop} have no final round"
+    return f"runs stop at {stop}" if measure.percent > 100 * stop.value else ""
 
 
 def _label(values: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedalpha.comparison import summarise
 from fedalpha.measures import Curve, Measure
@@ -22,17 +22,20 @@ from fedalpha.study.runner import Watch, run_study
 from fedalpha.text import nearest
 
 NAMES = ("mnist-iid", "mnist-hybrid", "fmnist-noniid", "fmnist-hybrid", "fmnist-topk", "further")
+TABLES = ("fmnist-noniid", "fmnist-hybrid")
+"""Those that are tables in the paper, and can be run for their figures alone."""
+Form = Literal["quick", "table"]
 
 
 def experiment(
     name: str,
     protocol_name: str | None = None,
     *,
-    quick: bool = False,
+    form: Form | None = None,
     seeds: str | None = None,
     rounds: int | None = None,
 ) -> Study:
-    """An experiment of the paper as a study.
+    """An experiment of the paper as a study; ``form`` is "quick" (minutes) or "table" (its table alone, many seeds).
 
     >>> experiment("fmnist-noniid", "authors").cells()[1].settings.strategy
     'FedSoftWorse(T=0.2, prior=uniform, loss=train)'
@@ -43,16 +46,19 @@ def experiment(
     found = study(tomllib.loads(text))
     if protocol_name is not None:
         found = found.with_changes(protocol=protocol(protocol_name).name)
-    if quick:
-        found = found.with_changes(**_that_fit(found), **found.quick)
+    if form is not None:
+        changes = found.quick if form == "quick" else found.table
+        if not changes:
+            raise ValueError(f"{name} is no table of the paper; {' and '.join(TABLES)} are, or leave --table out")
+        found = found.with_changes(**_that_fit(found, changes), **changes)
     found = found.with_changes(seeds=seeds, rounds=rounds)
-    suffix = "-quick" if quick else ""
+    suffix = f"-{form}" if form else ""
     return found.with_changes(name=f"{name}-{found.protocol}{suffix}", title=f"{found.title} ({found.protocol})")
 
 
-def _that_fit(found: Study) -> dict[str, Any]:
-    """The published figures and claims that the quick form still measures; the windows of the full one go."""
-    measures, strategies = (set(found.quick.get(k, getattr(found, k))) for k in ("measures", "strategies"))
+def _that_fit(found: Study, changes: dict[str, Any]) -> dict[str, Any]:
+    """The published figures and claims that are still measured after the changes; the windows of the full form go."""
+    measures, strategies = (set(changes.get(k, getattr(found, k))) for k in ("measures", "strategies"))
     figures = [p for p in found.published if p.measure in measures and p.strategy in strategies]
     claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= strategies]
     return {"published": [p.model_dump() for p in figures], "claims": [c.model_dump() for c in claims], "zoom": ()}

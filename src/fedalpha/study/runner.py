@@ -73,10 +73,10 @@ def run_study(
             clear_all(store)
     if errors:
         lines = next(iter(errors.values())).strip().splitlines()
-        raise CellError(
-            f"{len(errors)} of {len(cells)} cells failed, the others are done (in full: {store.log}/*.error). "
-            f"The first, {lines[0]}:\n{lines[-1]}"
-        )
+        failed = f"{len(errors)} of {len(cells)} cells failed, the others are done"
+        if len(errors) == len(crew.cells):
+            failed = "every cell failed"
+        raise CellError(f"{failed} (in full: {store.log}/*.error). The first, {lines[0]}:\n{lines[-1]}")
     return store
 
 

@@ -151,7 +151,7 @@ function rows(holder, { title, items, digits, zero, caption, unit }) {
     row.append(element("rect", { x: 0, y: y - step / 2, width, height: step, fill: "transparent" }));
     (item.points || []).forEach((p, k) => row.append(element("circle", { cx: x(p.value), cy: y + 5 + (k % 3) * 3, r: 2.6, fill: p.reached ? paint : "none", stroke: paint, opacity: 0.45 })));
     if (item.half !== null) row.append(element("line", { x1: x(item.mean - item.half), x2: x(item.mean + item.half), y1: y - 2, y2: y - 2, stroke: paint, "stroke-width": 2.5, "stroke-linecap": "round" }));
-    row.append(element("circle", { cx: x(item.mean), cy: y - 2, r: 5, fill: paint }));
+    row.append(element("circle", { cx: x(item.mean), cy: y - 2, r: 5, fill: item.bound ? "var(--paper)" : paint, stroke: paint, "stroke-width": 2 }));
     if (item.published) {
       const p = item.published, top = y - 11;
       if (p.half) row.append(element("line", { x1: x(p.mean - p.half), x2: x(p.mean + p.half), y1: top, y2: top, stroke: "var(--faint)", "stroke-width": 1.5 }));
@@ -195,7 +195,8 @@ function across(holder, { title, cases, axis, lines }) {
       svg.append(element("circle", { cx: x(k, i), cy: y(p.mean), r: 4, fill: p.reached ? paint : "var(--paper)", stroke: paint, "stroke-width": 1.5 }));
     }
   });
-  const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {}, "Mean ± 95 % (hollow: some runs never got there)."));
+  const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {},
+    shown.some((line) => line.points.some((p) => p && !p.reached)) ? "Mean ± 95 %; hollow: some runs never got there, the value is higher." : "Mean ± 95 %."));
   holder.append(figure);
   const tip = tooltip(figure);
   svg.addEventListener("pointermove", (event) => {
@@ -326,10 +327,10 @@ function section(page, item, index) {
     place(curves, { title: `Test accuracy (%), rounds ${view.rounds[0]}–${view.rounds[1]}`, lines: lines("accuracy"), digits: 2, most: 100, window: view, target: item.target });
   }
   for (const dots of item.dots) {
-    place(rows, { ...dots, zero: false, caption: "Large dot and bar: mean ± 95 %; small dots: seeds (hollow: not reached)" + (dots.published ? "; grey diamond: published." : ".") });
+    place(rows, { ...dots, zero: false, caption: "Large dot and bar: mean ± 95 %; small dots: seeds; hollow: not reached" + (dots.published ? "; grey diamond: published." : ".") });
   }
   for (const forest of item.forests) {
-    place(rows, { ...forest, zero: true, caption: `Paired with ${data.reference} on the same seeds; mean ± 95 %.` });
+    place(rows, { ...forest, zero: true, caption: `Paired with ${data.reference} on the same seeds; mean ± 95 %${forest.items.some((i) => i.bound) ? "; hollow: a bound, because some runs never got there." : "."}` });
   }
   waiting.forEach((draw) => draw());
   page.append(element("h3", {}, "Results"), results(item.table),
