@@ -55,7 +55,7 @@ class Findings:
         found = []
         for strategy, by_seed in self.of(case).items():
             keys = [r.about["coincides_with"] for r in by_seed.values() if "coincides_with" in r.about]
-            twins = Counter(names.get(key, f"cell {key}") for key in keys)
+            twins = Counter(names.get(key, "cells outside this study") for key in keys)
             found += [(strategy, twin, count, len(by_seed)) for twin, count in twins.items()]
         return found
 

@@ -294,15 +294,20 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
         """Says what is running, stops when the question is answered, ends with its parent."""
 
         started = time.time()
+        begun = 0
         said = 0.0
+
+        def on_resume(self, rows: Sequence[Row]) -> None:
+            self.begun = rows[-1]["round"]
 
         def on_round(self, row: Row, state: ServerState) -> bool | None:
             if os.getppid() != parent:
                 os._exit(1)
             if time.time() - self.said > 1:
                 self.said = time.time()
-                record = {"pid": os.getpid(), "started": self.started, "time": self.said, "round": row["round"]}
-                record |= {"rounds": cell.settings.rounds, "accuracy": row["accuracy"], "label": cell.label}
+                record = {"pid": os.getpid(), "label": cell.label, "accuracy": row["accuracy"]}
+                record |= {"started": self.started, "time": self.said}
+                record |= {"begun": self.begun, "round": row["round"], "rounds": cell.settings.rounds}
                 write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
             return cell.stop_at is not None and cell.stop_at(row)
 

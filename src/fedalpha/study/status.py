@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from fedalpha.study.cells import Cell
 from fedalpha.study.plan import STORED, Study, study
-from fedalpha.study.store import Store
+from fedalpha.study.store import Result, Store
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,9 @@ def status(folder: str | Path) -> Status:
     """Read a study's folder, while it runs or later."""
     _, cells, store = load_study(folder)
     unique = {cell.key: cell for cell in cells}
-    done = {key for key, cell in unique.items() if store.has(cell)}
-    results = [store.get(key) for key in done]
+    done = {key: store.get(key) for key, cell in unique.items() if store.has(cell)}
     running = []
-    for key in unique.keys() - done:
+    for key in unique.keys() - done.keys():
         record = _record(store.log / f"{key}.running")
         if record is not None and _alive(record["pid"]):
             running.append({**record, "cell": key})
@@ -52,29 +52,62 @@ def status(folder: str | Path) -> Status:
     return Status(
         total=len(unique),
         done=len(done),
-        coinciding=sum("coincides_with" in r.about for r in results),
-        stopped=sum(r.stopped for r in results),
+        coinciding=sum("coincides_with" in r.about for r in done.values()),
+        stopped=sum(r.stopped for r in done.values()),
         running=sorted(running, key=lambda r: str(r["label"])),
         failed=failed,
-        seconds_left=_left(store, len(unique) - len(done), running),
+        seconds_left=_left(store, unique, done, running),
     )
 
 
-def _left(store: Store, missing: int, running: list[dict[str, Any]]) -> float | None:
-    """From the mean time of the cells that were run here: an upper bound, as coinciding cells cost nothing."""
-    if missing == 0:
-        return 0.0
+def _left(store: Store, cells: dict[str, Cell], done: dict[str, Result], running: list[dict[str, Any]]) -> float | None:
+    """The rounds that are still to be played, each at the pace of the cells most like it that were run here."""
+    missing = [cell for key, cell in cells.items() if key not in done]
     file = store.log / "times.jsonl"
-    times = [float(json.loads(line)["seconds"]) for line in file.read_text().splitlines()] if file.exists() else []
-    if times:
-        mean = sum(times) / len(times)
-    else:
-        speeds = [float(r["time"] - r["started"]) / r["round"] * r["rounds"] for r in running if r["round"]]
-        if not speeds:
+    played = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    played += [{**r, "rounds": r["round"] - r["begun"], "seconds": r["time"] - r["started"]} for r in running]
+    pace, length = _Means(), _Means()
+    for record in played:
+        if record["cell"] in cells and record["rounds"]:
+            pace.add(cells[record["cell"]], record["seconds"] / record["rounds"])
+    for key, result in done.items():
+        length.add(cells[key], result.last)
+    at = {r["cell"]: r["round"] for r in running}
+    seconds = 0.0
+    for cell in missing:
+        stop = None if cell.stop_at is None else length.of(cell)
+        last = cell.settings.rounds if stop is None else stop
+        begun = at[cell.key] if cell.key in at else _shared(cell, cells)
+        each = pace.of(cell)
+        if each is None:
             return None
-        mean = sum(speeds) / len(speeds)
-    spent: float = sum(min(time.time() - r["started"], 0.95 * mean) for r in running)
-    return max(0.0, missing * mean - spent) / max(1, len(running) or (os.cpu_count() or 1))
+        seconds += max(0.0, last - begun) * each
+    return seconds / max(1, len(running) or (os.cpu_count() or 1))
+
+
+def _shared(cell: Cell, cells: dict[str, Cell]) -> int:
+    """The rounds that need not be played, as an earlier cell plays them."""
+    earlier = itertools.takewhile(lambda other: other.key != cell.key, cells.values())
+    return max((cell.shared(other) for other in earlier), default=0)
+
+
+class _Means:
+    """What was seen in cells, averaged over those that are most like a given one."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], list[float]] = {}
+
+    @staticmethod
+    def _kinds(cell: Cell) -> list[tuple[str, ...]]:
+        return [(cell.case, cell.strategy), (cell.case,), ()]
+
+    def add(self, cell: Cell, value: float) -> None:
+        for kind in self._kinds(cell):
+            self._seen.setdefault(kind, []).append(value)
+
+    def of(self, cell: Cell) -> float | None:
+        found = next((self._seen[kind] for kind in self._kinds(cell) if kind in self._seen), None)
+        return None if found is None else mean(found)
 
 
 def _record(path: Path) -> dict[str, Any] | None:

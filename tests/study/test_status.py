@@ -1,0 +1,71 @@
+"""How far a study is: counts, and the time that the rest will take."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedalpha.study import Store, run_study, status, study
+from fedalpha.study.cells import Cell
+from fedalpha.study.runner import note_time, plan
+
+VALUES: dict[str, Any] = {
+    "name": "timed",
+    "strategies": ["FedAvg", "FedWorse", "FedAvgSoftWorse(at=6)"],
+    "seeds": 2,
+    "settings": {"dataset": "digits", "clients": 4, "model": "softmax", "rounds": 10, "lr": 0.1},
+}
+
+
+def begun(folder: Path) -> list[Cell]:
+    """A folder as a study that has just been started leaves it; its cells."""
+    found = study(VALUES)
+    Store(folder).log.mkdir(parents=True)
+    Store(folder).write_plan("", plan(found, found.cells()))
+    return found.cells()
+
+
+def say_running(folder: Path, cell: Cell, round: int, seconds: float, begun: int = 0) -> None:
+    now = time.time()
+    record = {"pid": os.getpid(), "started": now - seconds, "time": now, "begun": begun, "round": round}
+    record |= {"rounds": cell.settings.rounds, "accuracy": 0.5, "label": cell.label}
+    (Store(folder).log / f"{cell.key}.running").write_text(json.dumps(record))
+
+
+def test_the_rest_takes_its_rounds_at_the_pace_of_cells_like_it(tmp_path: Path) -> None:
+    cells = begun(tmp_path)
+    assert status(tmp_path).seconds_left is None
+    average, worse, hybrid = cells[:3]
+    note_time(Store(tmp_path), average, 10, 40.0)  # 4 s a round; its rows are not there, so it is to be run again
+    note_time(Store(tmp_path), worse, 10, 10.0)  # 1 s a round
+    assert [cell.shared(average) for cell in (worse, hybrid)] == [0, 6]
+    # Two seeds of: ten rounds of FedAvg, ten of FedWorse, and the hybrid's last four at the mean pace of 2.5 s.
+    assert status(tmp_path).seconds_left == pytest.approx(2 * (40 + 10 + 4 * 2.5) / (os.cpu_count() or 1))
+    say_running(tmp_path, average, round=7, seconds=12.0, begun=4)
+    found = status(tmp_path)
+    assert [r["label"] for r in found.running] == ["FedAvg, seed 0"]
+    assert found.seconds_left == pytest.approx((3 * 4 + 40) + 2 * 10 + 2 * 4 * 3)  # the hybrid: (4 + 1 + 4) / 3 a round
+
+
+def test_cells_that_stop_early_are_expected_to_stop_where_others_did(tmp_path: Path) -> None:
+    changes = {"stop_at": "accuracy >= 0.7", "strategies": ["FedAvg", "FedAvgSoftWorse(at=6)"], "seeds": 3}
+    settings = {**VALUES["settings"], "partition": "iid", "lr": 0.5, "rounds": 30}
+    one = study({**VALUES, **changes, "settings": settings, "seeds": 1})
+    last = run_study(one, tmp_path).get(one.cells()[0].key).last
+    assert last < 6
+    (Store(tmp_path).log / "times.jsonl").unlink()
+    more = one.with_changes(seeds=3)
+    Store(tmp_path).write_plan("", plan(more, more.cells()))
+    note_time(Store(tmp_path), one.cells()[0], last, 2.0 * last)
+    # Seeds 1 and 2: FedAvg stops where it did before; the hybrid coincides with it until then and costs nothing.
+    assert status(tmp_path).seconds_left == pytest.approx(2 * last * 2.0 / (os.cpu_count() or 1))
+
+
+def test_a_finished_study_takes_no_more_time(tmp_path: Path) -> None:
+    run_study(study({**VALUES, "settings": {**VALUES["settings"], "rounds": 1}}), tmp_path)
+    assert status(tmp_path).seconds_left == 0.0
