@@ -77,7 +77,7 @@ def test_censored_runs_are_counted_and_stay_in() -> None:
     found = summaries("R_60", a=[fast, slow], b=[slow, never], c=[never, never])
     assert found["a"].text.startswith("1.50 ±")
     assert found["b"].mean.mean == 2.5
-    assert (found["b"].unreached, found["b"].horizon, found["b"].median) == (1, 3, 2)
+    assert (found["b"].unreached, found["b"].horizon, found["b"].median) == (1, 3, math.inf)
     assert "≥" in found["b"].text
     assert "1 of 2 not reached" in found["b"].text
     assert found["c"].text == "> 3 in all 2"
@@ -94,7 +94,7 @@ def test_differences_use_the_seeds_that_both_have() -> None:
     assert (b.difference.n, b.difference.mean) == (1, pytest.approx(0.1))
 
 
-def test_the_same_values_are_one_comparison() -> None:
+def test_the_same_rounds_are_one_comparison() -> None:
     rng = np.random.default_rng(0)
     one, other, third = ([run([x]) for x in rng.uniform(0.4, 0.6, 5)] for _ in range(3))
     alone = summaries("accuracy", a=one, b=other, d=third)
@@ -104,6 +104,23 @@ def test_the_same_values_are_one_comparison() -> None:
     assert (twice["e"].same_as, twice["e"].p_holm) == ("a", 1.0)
     p = sorted(row.difference.p for row in alone.values() if row.difference)
     assert min(row.p_holm for row in alone.values() if row.p_holm) == pytest.approx(min(1, 2 * p[0]))
+
+
+def test_values_that_are_equal_by_chance_are_comparisons_of_their_own() -> None:
+    """Which comparisons there are may not depend on how they turn out."""
+    average = [run([x, 0.5 + x, 0.5]) for x in (0.1, 0.2, 0.3)]
+    better = [run([x, 0.6 + x, 0.6 + x / 9]) for x in (0.1, 0.2, 0.3)]
+    lucky = [run([0.0, *r.columns["accuracy"][1:]]) for r in better]
+    equal = [run([0.0, *r.columns["accuracy"][1:]]) for r in average]
+    alone = summaries("accuracy", a=average, b=better)
+    found = summaries("accuracy", a=average, b=better, c=lucky, e=equal)
+    assert [row.same_as for row in found.values()] == [None] * 4
+    assert alone["b"].p_holm is not None
+    assert found["b"].p_holm == found["c"].p_holm == pytest.approx(3 * alone["b"].p_holm)
+    assert found["e"].p_holm == 1.0
+    shared = [run([*r.columns["accuracy"][:2], 0.4]) for r in better]
+    assert summaries("accuracy@1", a=average, b=better, c=shared)["c"].same_as == "b"
+    assert summaries("accuracy@2", a=average, b=better, c=shared)["c"].same_as is None
 
 
 def test_no_mean_of_the_runs_that_did_not_stop() -> None:
@@ -123,4 +140,4 @@ def test_differences_to_times_that_were_not_reached_are_bounds() -> None:
     both = summaries("R_60", a=[never, fast, fast], b=[never, never, fast])["b"]
     assert both.difference_text.startswith("cut at 3: 0.67 ± ")
     neither = summaries("R_60", a=[never, never], b=[never, never])["b"]
-    assert (neither.difference, neither.same_as) == (None, None)
+    assert (neither.difference, neither.same_as) == (None, "a")

@@ -5,7 +5,7 @@ Used by `fedalpha compare`, studies and reports alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,8 @@ class Summary:
     values at all, as those that are left would be a biased choice. ``unreached`` counts those that never got
     there: they enter the mean at ``horizon``, which makes it a lower bound. ``difference`` is to the reference
     over the seeds that both have, ``p_holm`` its p-value corrected for all comparisons of this measure;
-    ``same_as`` names an earlier strategy with the very same values, which is not counted again.
+    ``same_as`` names an earlier strategy that played the very same rounds, as far as they count here: such a
+    comparison is not counted again. Values that are equal by chance are.
     """
 
     strategy: str
@@ -66,7 +67,7 @@ class Summary:
         """What a reader must know besides the numbers."""
         if self.missing:
             return f"no answer from {self.missing} of {self.runs} runs: ended, or not evaluated then"
-        return f"same values as {self.same_as}" if self.same_as else ""
+        return f"same rounds as {self.same_as}" if self.same_as else ""
 
 
 def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> list[Summary]:
@@ -107,7 +108,12 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
         if strategy != reference and reference in measured:
             row = replace(row, difference=_difference(measure, values, measured[reference], horizon))
         rows.append(row)
-    return _corrected(rows, reference)
+    return _corrected(rows, reference, {strategy: same_rounds(by_seed, measure) for strategy, by_seed in runs.items()})
+
+
+def same_rounds(runs: Mapping[int, Curve], measure: Measure) -> frozenset[tuple[int, bytes]]:
+    """What a strategy's values of a measure come from: equal for strategies that played the same rounds until then."""
+    return frozenset((seed, measure.looks_at(run)) for seed, run in runs.items())
 
 
 def _difference(
@@ -126,18 +132,13 @@ def _difference(
     return replace(paired(a, b), bound=bound)
 
 
-def _corrected(rows: Sequence[Summary], reference: str) -> list[Summary]:
-    """Holm over the distinct comparisons: strategies whose values are the same bit for bit are one comparison."""
-    first: dict[tuple[tuple[int, Measured], ...], str] = {}
+def _corrected(rows: Sequence[Summary], reference: str, played: Mapping[str, Hashable]) -> list[Summary]:
+    """Holm over the distinct comparisons: strategies that played the same rounds are one comparison."""
+    first = {played[reference]: reference} if reference in played else {}
     marked = []
-    base = next((r for r in rows if r.strategy == reference), None)
-    if base is not None and base.values:
-        first[tuple(sorted(base.values.items(), key=lambda item: item[0]))] = reference
     for row in rows:
-        known = tuple(sorted(row.values.items(), key=lambda item: item[0]))
-        arrived = any(value.reached for value in row.values.values())
-        twin = first.setdefault(known, row.strategy) if arrived else row.strategy
-        marked.append(replace(row, same_as=None if twin == row.strategy else twin))
+        twin = first.setdefault(played[row.strategy], row.strategy)
+        marked.append(replace(row, same_as=None if twin == row.strategy or not row.values else twin))
     compared = [r for r in marked if r.difference is not None and r.same_as is None]
     p_values = holm([r.difference.p for r in compared if r.difference is not None])
     corrected = dict(zip((r.strategy for r in compared), p_values, strict=True))

@@ -160,6 +160,21 @@ class Measure:
             return None
         return Measured(float(column[at]))
 
+    def looks_at(self, run: Curve) -> bytes:
+        """The rounds that decide the value: two runs that agree in them are one run, as far as this measure goes.
+
+        >>> short, longer = (Curve.of({"accuracy": a}, rounds=2) for a in ([0.1, 0.6, 0.7], [0.1, 0.6, 0.8]))
+        >>> Measure.parse("R_60").looks_at(short) == Measure.parse("R_60").looks_at(longer)
+        True
+        >>> Measure.parse("R_65").looks_at(short) == Measure.parse("R_65").looks_at(longer)  # the same value, by chance
+        False
+        """
+        end = self.at
+        if self.percent is not None:
+            end = self._arrival(run)
+        rounds = slice(None if end is None else end + 1)
+        return b"".join(run.columns[name][rounds].tobytes() for name in sorted(run.columns))
+
     def _whole(self, run: Curve) -> Measured | None:
         drawn = ~np.isnan(run.columns["accuracy"])
         if run.last < run.rounds or not drawn[-1] or run.last == 0:
@@ -170,11 +185,14 @@ class Measure:
             return Measured(float(np.trapezoid(accuracy, rounds) / span))
         return Measured(float(np.maximum(0, -np.diff(accuracy)).sum() / span))
 
-    def _until(self, run: Curve) -> Measured | None:
+    def _arrival(self, run: Curve) -> int | None:
         from fedalpha.history import rounds_to
 
         assert self.percent is not None
-        found = rounds_to(run.columns["accuracy"], self.percent / 100)
+        return rounds_to(run.columns["accuracy"], self.percent / 100)
+
+    def _until(self, run: Curve) -> Measured | None:
+        found = self._arrival(run)
         if found is None and run.last < run.rounds:
             return None  # it stopped because of another question: no bound that is independent of the answer
         end = run.last if found is None else found

@@ -122,15 +122,9 @@ def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None 
 
 
 def median_time(times: ArrayLike, reached: ArrayLike) -> float:
-    """The Kaplan–Meier median: the first time by which half have arrived; inf if fewer ever do.
+    """The median of times, of which those that were never reached lie beyond all others; inf if it is one of them.
 
     >>> median_time([4, 6, 10], [True, True, False]), median_time([4, 10, 10], [True, False, False])
     (6.0, inf)
     """
-    t, seen = np.asarray(times, dtype=np.float64), np.asarray(reached, dtype=bool)
-    surviving = 1.0
-    for moment in np.unique(t[seen]):
-        surviving *= 1 - np.sum(seen & (t == moment)) / np.sum(t >= moment)
-        if surviving <= 0.5 + 1e-12:
-            return float(moment)
-    return float(np.inf)
+    return float(np.median(np.where(reached, np.asarray(times, dtype=np.float64), np.inf)))

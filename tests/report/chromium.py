@@ -66,6 +66,10 @@ class Chromium:
     def scheme(self, name: str) -> None:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
+    def medium(self, name: str) -> None:
+        """``print``, or ``screen``."""
+        self.call("Emulation.setEmulatedMedia", media=name)
+
     def open(self, url: str) -> None:
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")

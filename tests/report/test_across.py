@@ -67,6 +67,35 @@ def test_the_page_draws_it(varied: Path) -> None:
         assert "> 2 in all 2" in tip
 
 
+def test_only_numbers_are_joined_and_long_names_stand_below(tmp_path: Path) -> None:
+    cases = [{"name": f"a long name of a case, number {k}"} for k in range(6)]
+    values = {"name": "x", "strategies": ["FedAvg"], "seeds": 1, "measures": ["accuracy"], "settings": {"rounds": 1}}
+    found = study({**values, "cases": cases})
+    store = Store(tmp_path)
+    store.write_plan(to_toml(found), plan(found, found.cells()))
+    for cell in found.cells():
+        rows = {"round": [0, 1], "accuracy": [0.1, 0.5], "loss": [2.0, 1.0]}
+        store.put(cell, rows, {"ended": "rounds", "versions": {"fedalpha": "test"}})
+    (item,) = across(gather(tmp_path))
+    assert item["cases"][2] == "2"
+    assert item["ordered"]
+    cases[2] = {"name": "E = 5"}
+    renamed = study({**values, "cases": cases})
+    store.write_plan(to_toml(renamed), plan(renamed, renamed.cells()))
+    (item,) = across(gather(tmp_path))
+    assert not item["ordered"]
+    write_report(tmp_path)
+    if PROGRAM is None:
+        pytest.skip("no Chromium here; install it with: apt-get install chromium")
+    with Chromium() as browser:
+        browser.open((tmp_path / "report.html").as_uri())
+        first = "document.querySelector('.charts figure')"
+        assert browser.value(f"{first}.querySelectorAll('path.curve').length") == 0
+        assert browser.value(f"{first}.querySelectorAll('circle').length") == 6
+        assert "3: E = 5; 4: a long name of a case, number 3;" in browser.value(f"{first}.innerText")
+        assert browser.errors == []
+
+
 def test_one_case_has_no_such_picture(tmp_path: Path) -> None:
     found = study({"name": "x", "strategies": ["FedAvg"], "seeds": 1})
     Store(tmp_path).write_plan(to_toml(found), plan(found, found.cells()))

@@ -82,7 +82,16 @@ def test_it_reads_well_on_a_phone_in_the_dark_and_on_paper(page: Chromium) -> No
     page.resize(390, 844, mobile=True)
     page.wait("document.querySelector('svg').getBoundingClientRect().width < 380")
     assert page.value("document.documentElement.scrollWidth") <= 390
+    page.resize(1200, 900)
     assert page.pdf().startswith(b"%PDF")
+    page.medium("print")
+    page.resize(900, 700)  # A4, lying, within its margins
+    cut = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert page.value("document.querySelectorAll('.scroll table').length") == 1
+    assert page.value(cut) == 0
+    page.medium("screen")
+    page.resize(390, 844, mobile=True)
+    assert page.value(cut) == 1  # there it scrolls
 
 
 def test_the_live_page_follows_a_running_study(browser: Chromium, shown: Path, tmp_path: Path) -> None:

@@ -100,6 +100,20 @@ def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> No
     assert [item["bound"] for item in page["dots"][0]["items"]] == ["", "≥", "", "≥"]
 
 
+def test_what_nobody_reached_is_not_decided_and_what_did_not_run_not_measured(tmp_path: Path) -> None:
+    """Values that are equal by chance are tested (p = 1) and said to be equal."""
+    curves = {
+        "FedAvg": [[0.1, 0.3, 0.5], [0.1, 0.3, 0.52]],
+        "FedWorse": [[0.1, 0.2, 0.5], [0.1, 0.2, 0.52]],
+        "FedBetter": [],
+    }
+    claims = [{**claim("FedWorse", "FedAvg"), "measure": name} for name in ("R_60", "accuracy")]
+    claims.append({**claim("FedBetter", "FedAvg"), "measure": "R_60"})
+    found = verdicts(gather(drawn(tmp_path, curves, {"claims": claims})), "")
+    assert [v.word for v in found] == ["not decided", "equal on every seed", "not measured"]
+    assert [v.p_holm for v in found] == [None, 1.0, None]
+
+
 def test_without_the_reference_there_are_no_differences(tmp_path: Path) -> None:
     finals = {"FedAvg": [0.5, 0.6], "FedWorse": [0.6, 0.8], "FedBetter": []}
     findings = gather(folder(tmp_path, finals, [], reference="FedBetter"))

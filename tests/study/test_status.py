@@ -22,9 +22,9 @@ VALUES: dict[str, Any] = {
 }
 
 
-def begun(folder: Path) -> list[Cell]:
+def begun(folder: Path, **changes: Any) -> list[Cell]:
     """A folder as a study that has just been started leaves it; its cells."""
-    found = study(VALUES)
+    found = study({**VALUES, **changes})
     Store(folder).log.mkdir(parents=True)
     Store(folder).write_plan("", plan(found, found.cells()))
     return found.cells()
@@ -64,6 +64,21 @@ def test_cells_that_stop_early_are_expected_to_stop_where_others_did(tmp_path: P
     note_time(Store(tmp_path), one.cells()[0], last, 2.0 * last)
     # Seeds 1 and 2: FedAvg stops where it did before; the hybrid coincides with it until then and costs nothing.
     assert status(tmp_path).seconds_left == pytest.approx(2 * last * 2.0 / (os.cpu_count() or 1))
+
+
+def test_cases_that_were_not_begun_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedalpha.cli.study import status as show
+
+    cells = begun(tmp_path, cases=[{"name": "small"}, {"name": "large", "epochs": 9}])
+    say_running(tmp_path, cells[0], round=5, seconds=10.0)
+    assert status(tmp_path).not_begun == 1
+    show(tmp_path)
+    # 5 + 10 rounds of FedAvg, 20 of FedWorse, 8 of the hybrid; as many and 5 of the other case: 91 rounds of 2 s.
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "time left: about 3 min, if 1 case not begun yet cost the same per round"
+    )
+    say_running(tmp_path, cells[-1], round=5, seconds=10.0)
+    assert status(tmp_path).not_begun == 0
 
 
 def test_a_finished_study_takes_no_more_time(tmp_path: Path) -> None:

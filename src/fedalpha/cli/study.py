@@ -66,7 +66,7 @@ def run_and_show(
     console_tables(gather(folder))
     if strangers := Store(folder).strangers(found.cells()):
         cells = counted(strangers, "cell")
-        print(f"{folder} has {cells} with other settings than this study's; kept there and not shown")
+        print(f"{folder} has {cells} that this study does not ask for; kept there and not shown")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) -> None:
@@ -85,6 +85,8 @@ def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) ->
         print(f"failed: {label} (see {folder}/log)")
     if found.done < found.total:
         left = "unknown yet" if found.seconds_left is None else f"about {duration(found.seconds_left)}"
+        if found.seconds_left is not None and found.not_begun:
+            left += f", if {counted(found.not_begun, 'case')} not begun yet cost the same per round"
         print(f"time left: {left}" if found.running else f"not running now; `fedalpha study {folder}` goes on")
 
 

@@ -12,11 +12,15 @@ from fedalpha.report.findings import Findings
 
 
 def across(findings: Findings) -> list[dict[str, Any]]:
-    """The measures of a study with several cases: a line per strategy, a point per case (None without an answer)."""
+    """The measures of a study with several cases: a line per strategy, a point per case (None without an answer).
+
+    Only numbers are ``ordered``: what lies between "digits" and "E = 5" is not on the way from one to the other.
+    """
     cases = findings.cases
     if len(cases) < 2:
         return []
     names, axis = short_names(cases)
+    ordered = all(_is_number(name) for name in names)
     by_case = [findings.summaries(case) for case in cases]
     found = []
     for measure in findings.study.measures:
@@ -27,7 +31,8 @@ def across(findings: Findings) -> list[dict[str, Any]]:
         ]
         if any(point for line in lines for point in line["points"]):
             heading = next(row.measure.heading for column in columns for row in column.values())
-            found.append({"name": measure, "title": heading, "cases": names, "axis": axis, "lines": lines})
+            place = {"cases": names, "axis": axis, "ordered": ordered}
+            found.append({"name": measure, "title": heading, **place, "lines": lines})
     return found
 
 
@@ -57,6 +62,14 @@ def short_names(cases: Sequence[str]) -> tuple[list[str], str]:
     end = _common([name[::-1] for name in rest])[::-1]
     names = [name[: len(name) - len(end)] for name in rest]
     return (names, f"{start}…{end}") if (start or end) and all(names) else (list(cases), "")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True
 
 
 def _common(texts: Sequence[str]) -> str:

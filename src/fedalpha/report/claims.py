@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from fedalpha.comparison import summarise
+from fedalpha.comparison import same_rounds, summarise
 from fedalpha.measures import Measure
 from fedalpha.report.findings import Findings
 from fedalpha.report.tables import p_text
@@ -22,15 +23,15 @@ class Verdict:
     better: str
     than: str
     difference: Difference | None
-    same: bool
+    measured: bool
     p_holm: float | None = None
 
     @property
     def word(self) -> str:
         """holds · contradicted · not decided · equal on every seed · not measured."""
-        if self.difference is None:
-            return "not measured"
-        if self.same:
+        if self.difference is None:  # some run is not there, or nobody got there
+            return "not decided" if self.measured else "not measured"
+        if self.difference.mean == 0 and not self.difference.half > 0 and not self.difference.bound:
             return "equal on every seed"
         if self.p_holm is None or not self.p_holm < LEVEL:
             return "not decided"
@@ -43,25 +44,25 @@ class Verdict:
 def verdicts(findings: Findings, case: str) -> list[Verdict]:
     """Every comparison of every claim; the difference is ``better`` − ``than`` over common seeds.
 
-    Comparisons of the very same values (hybrids before their change) are one comparison.
+    Comparisons of the very same rounds (hybrids before their change) are one comparison, and one with itself is none.
     """
     runs = findings.curves(case)
     found: list[Verdict] = []
-    values: list[object] = []
+    played: list[Hashable] = []
     for claim in findings.study.claims:
         measure = Measure.parse(claim.measure)
         for rival in claim.than:
-            difference, same, compared = None, False, None
+            difference, measured, compared = None, False, None
             if claim.better in runs and rival in runs:
-                pair = {rival: runs[rival], claim.better: runs[claim.better]}
-                base, row = summarise(pair, measure, rival)
-                difference, same = row.difference, row.same_as is not None
-                compared = (measure, tuple(sorted(row.values.items())), tuple(sorted(base.values.items())))
-            found.append(Verdict(claim.text, measure, claim.better, rival, difference, same))
-            values.append(compared)
-    tested = {key: v.difference.p for key, v in zip(values, found, strict=True) if v.difference and not v.same}
+                base, row = summarise({name: runs[name] for name in (rival, claim.better)}, measure, rival)
+                difference, measured = row.difference, bool(row.values and base.values)
+                if row.same_as is None:
+                    compared = (measure, same_rounds(runs[claim.better], measure), same_rounds(runs[rival], measure))
+            found.append(Verdict(claim.text, measure, claim.better, rival, difference, measured))
+            played.append(compared)
+    tested = {key: v.difference.p for key, v in zip(played, found, strict=True) if key is not None and v.difference}
     corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-    return [replace(v, p_holm=corrected.get(key)) for key, v in zip(values, found, strict=True)]
+    return [replace(v, p_holm=corrected.get(key)) for key, v in zip(played, found, strict=True)]
 
 
 def claims_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:

@@ -201,7 +201,7 @@ def forest(rows: list[Summary]) -> dict[str, Any]:
     items = []
     for row in rows:
         if row.difference is not None:
-            note = f"; same values as {row.same_as}" if row.same_as else ""
+            note = f"; same rounds as {row.same_as}" if row.same_as else ""
             items.append(
                 {
                     "strategy": row.strategy,

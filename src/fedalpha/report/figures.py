@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,12 +54,13 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
         shift = 0.06 * (number - (len(item["lines"]) - 1) / 2)
         points = [(place + shift, point) for place, point in enumerate(line["points"]) if point]
         x, y = [place for place, _ in points], [point["mean"] for _, point in points]
-        ax.plot(x, y, color=colour, linewidth=1.2, label=line["strategy"])
+        ax.plot(x, y, color=colour, linewidth=1.2 if item["ordered"] else 0.0, marker="o", label=line["strategy"])
         ax.errorbar(x, y, [point["half"] or 0.0 for _, point in points], fmt="none", ecolor=colour, elinewidth=1.6)
         for place, point in points:
-            mark, face = ("o", colour) if point["reached"] else ("^", "white")
-            ax.plot(place, point["mean"], mark, color=colour, markersize=6, markerfacecolor=face)
-    ax.set_xticks(range(len(item["cases"])), item["cases"])
+            if not point["reached"]:
+                ax.plot(place, point["mean"], "^", color=colour, markersize=6, markerfacecolor="white")
+    names = [textwrap.fill(name, max(6, 56 // len(item["cases"]))) for name in item["cases"]]
+    ax.set_xticks(range(len(names)), names)
     ax.set_xlabel(item["axis"])
     ax.set_title(item["title"], loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))

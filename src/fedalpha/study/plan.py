@@ -44,7 +44,8 @@ from fedalpha.study.conditions import StopAt
 from fedalpha.study.protocols import protocol, restyled
 from fedalpha.text import nearest
 
-_OWN = ("strategy", "seed")
+_OWN = {"strategy": "strategies", "seed": "seeds"}
+"""Settings of a run that a study lists itself, and under which key."""
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
 STORED = {"stored": True}
@@ -99,6 +100,14 @@ class Calibration(BaseModel):
     stop_at: str | None = None
 
 
+_TABLES: dict[str, type[BaseModel]] = {
+    "published": Published,
+    "claims": Claim,
+    "zoom": Zoom,
+    "calibration": Calibration,
+}
+
+
 class Study(BaseModel):
     """What is run. Adding strategies, seeds or cases later only runs what is missing."""
 
@@ -108,7 +117,7 @@ class Study(BaseModel):
     title: str = ""
     note: str = ""
     strategies: tuple[str, ...] = Field(min_length=1)
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...] = Field(min_length=1)
     reference: str | None = None
     measures: tuple[str, ...] = Field(
         ("accuracy", "loss", "R_60", "auc", "worst_client_accuracy", "client_accuracy_spread"), min_length=1
@@ -153,9 +162,12 @@ class Study(BaseModel):
     @field_validator("strategies")
     @classmethod
     def _strategies(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        for text in value if info.context != STORED else ():
-            STRATEGIES.parse(text)
         _once(value)
+        rules: dict[str, str] = {}
+        for text in value if info.context != STORED else ():
+            twin = rules.setdefault(str(STRATEGIES.parse(text)), text)
+            if twin != text:
+                raise ValueError(f"{text} and {twin} are the same strategy; keep one of them")
         return value
 
     @field_validator("measures")
@@ -178,13 +190,16 @@ class Study(BaseModel):
             for strategy in strategies:
                 if strategy not in self.strategies:
                     raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it as it stands there")
+        for claim in self.claims:
+            if claim.better in claim.than:
+                raise ValueError(f"claims: {claim.better!r} is compared with itself; leave it out of 'than'")
         for name in self.protocols:
             protocol(name)
         for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
             for key in given:
                 known = {*Settings.model_fields, *_BESIDES} - set(_OWN) | ({"name"} if where == "cases" else set())
                 if key not in known:
-                    hint = "list it at the top of the file" if key in _OWN else nearest(key, sorted(known))
+                    hint = f"list {_OWN[key]} at the top of the file" if key in _OWN else nearest(key, sorted(known))
                     raise ValueError(f"{where}: unknown setting {key!r}; {hint}")
         for key, values in self.grid.items():
             if not values:
@@ -274,10 +289,31 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
     try:
         return Study.model_validate(dict(values), context=context)
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        reason = problem["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where}: {reason}" if where else reason) from None
+        raise ValueError(_explained(error)) from None
+
+
+def _explained(error: ValidationError) -> str:
+    """The first mistake in the words of TOML; a misspelt key comes before the one that it leaves missing."""
+    problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    *inside, last = problem["loc"] or ("",)
+    where = ".".join(str(part) for part in problem["loc"])
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{inside[0]}: unknown key {last!r}; {nearest(str(last), _TABLES[str(inside[0])].model_fields)}"
+        case "missing" if isinstance(last, int):
+            return f"{'.'.join(map(str, inside))}: {problem['input']!r} is too short; give {last + 1} values"
+        case "missing":
+            return f"{where} is missing; give it"
+        case "tuple_type" | "list_type":
+            return f"{where}: {problem['input']!r} is not a list; put it in [ ]"
+        case "too_short":
+            return f"{where} is empty; give at least one"
+        case "too_long":
+            return f"{where}: {problem['input']!r} is too long; give {problem['ctx']['max_length']} values"
+        case "dict_type" | "model_type":
+            return f"{where}: {problem['input']!r} is not a table; write {{ key = value }}"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{where}: {reason}" if where else reason
 
 
 def read_study(path: str | Path) -> Study:

@@ -17,7 +17,10 @@ from fedalpha.study.store import Result, Store
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells, what runs now, what failed, and the seconds that the rest will take (None: unknown)."""
+    """Counts of cells, what runs now, what failed, and the seconds that the rest will take (None: unknown).
+
+    ``not_begun`` counts the cases of which no cell was timed here; the seconds suppose that they are like the others.
+    """
 
     total: int
     done: int
@@ -26,6 +29,7 @@ class Status:
     running: list[dict[str, Any]]
     failed: list[str]
     seconds_left: float | None
+    not_begun: int
 
 
 def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
@@ -49,6 +53,7 @@ def status(folder: str | Path) -> Status:
         if record is not None and _alive(record["pid"]):
             running.append({**record, "cell": key})
     failed = [unique[key].label for key in unique if key not in done and (store.log / f"{key}.error").exists()]
+    left, not_begun = _left(store, unique, done, running)
     return Status(
         total=len(unique),
         done=len(done),
@@ -56,12 +61,18 @@ def status(folder: str | Path) -> Status:
         stopped=sum(r.stopped for r in done.values()),
         running=sorted(running, key=lambda r: str(r["label"])),
         failed=failed,
-        seconds_left=_left(store, unique, done, running),
+        seconds_left=left,
+        not_begun=not_begun,
     )
 
 
-def _left(store: Store, cells: dict[str, Cell], done: dict[str, Result], running: list[dict[str, Any]]) -> float | None:
-    """The rounds that are still to be played, each at the pace of the cells most like it that were run here."""
+def _left(
+    store: Store, cells: dict[str, Cell], done: dict[str, Result], running: list[dict[str, Any]]
+) -> tuple[float | None, int]:
+    """The rounds that are still to be played, each at the pace of the cells most like it that were timed here.
+
+    Also the number of cases among them of which none was.
+    """
     missing = [cell for key, cell in cells.items() if key not in done]
     file = store.log / "times.jsonl"
     played = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -73,6 +84,7 @@ def _left(store: Store, cells: dict[str, Cell], done: dict[str, Result], running
     for key, result in done.items():
         length.add(cells[key], result.last)
     at = {r["cell"]: r["round"] for r in running}
+    not_begun = len({cell.case for cell in missing} - {cells[r["cell"]].case for r in played if r["cell"] in cells})
     seconds = 0.0
     for cell in missing:
         stop = None if cell.stop_at is None else length.of(cell)
@@ -80,9 +92,9 @@ def _left(store: Store, cells: dict[str, Cell], done: dict[str, Result], running
         begun = at[cell.key] if cell.key in at else _shared(cell, cells)
         each = pace.of(cell)
         if each is None:
-            return None
+            return None, not_begun
         seconds += max(0.0, last - begun) * each
-    return seconds / max(1, len(running) or (os.cpu_count() or 1))
+    return seconds / max(1, len(running) or (os.cpu_count() or 1)), not_begun
 
 
 def _shared(cell: Cell, cells: dict[str, Cell]) -> int:

@@ -166,7 +166,7 @@ function rows(holder, { title, items, digits, zero, caption, unit }) {
 
 // One measure over the cases -----------------------------------------------------------------------
 
-function across(holder, { title, cases, axis, lines }) {
+function across(holder, { title, cases, axis, ordered, lines }) {
   const shown = lines.filter((line) => !hidden.has(line.strategy) && line.points.some((p) => p));
   if (!shown.length) return;
   const width = Math.max(280, holder.clientWidth || 460), height = Math.round(Math.min(340, width * 0.66));
@@ -183,20 +183,21 @@ function across(holder, { title, cases, axis, lines }) {
     svg.append(element("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(v), y2: y(v) }));
     svg.append(element("text", { x: margin.left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v)));
   }
-  const room = Math.max(3, Math.floor(step / 6.6));
+  const numbered = cases.some((name) => name.length * 6.6 > step);  // names that do not fit stand below
   cases.forEach((name, k) => svg.append(element("text", { x: margin.left + step * (k + 0.5), y: height - margin.bottom + 17, "text-anchor": "middle" },
-    name.length > room ? name.slice(0, room - 1) + "…" : name)));
+    numbered ? String(k + 1) : name)));
   if (axis) svg.append(element("text", { x: width - margin.right, y: height - 6, "text-anchor": "end" }, axis));
   shown.forEach((line, i) => {
     const paint = colour(line.strategy), there = line.points.map((p, k) => [p, k]).filter(([p]) => p);
-    svg.append(element("path", { class: "curve", "data-strategy": line.strategy, d: "M" + there.map(([p, k]) => `${x(k, i).toFixed(2)},${y(p.mean).toFixed(2)}`).join("L"), fill: "none", stroke: paint, "stroke-width": 1.2 }));
+    if (ordered) svg.append(element("path", { class: "curve", "data-strategy": line.strategy, d: "M" + there.map(([p, k]) => `${x(k, i).toFixed(2)},${y(p.mean).toFixed(2)}`).join("L"), fill: "none", stroke: paint, "stroke-width": 1.2 }));
     for (const [p, k] of there) {
       if (p.half) svg.append(element("line", { x1: x(k, i), x2: x(k, i), y1: y(p.mean - p.half), y2: y(p.mean + p.half), stroke: paint, "stroke-width": 2 }));
       svg.append(element("circle", { cx: x(k, i), cy: y(p.mean), r: 4, fill: p.reached ? paint : "var(--paper)", stroke: paint, "stroke-width": 1.5 }));
     }
   });
-  const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {},
-    shown.some((line) => line.points.some((p) => p && !p.reached)) ? "Mean ± 95 %; hollow: some runs never got there, the value is higher." : "Mean ± 95 %."));
+  const late = shown.some((line) => line.points.some((p) => p && !p.reached)) ? "; hollow: some runs never got there, the value is higher" : "";
+  const names = numbered ? ` ${cases.map((name, k) => `${k + 1}: ${name}`).join("; ")}.` : "";
+  const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {}, `Mean ± 95 %${late}.${names}`));
   holder.append(figure);
   const tip = tooltip(figure);
   svg.addEventListener("pointermove", (event) => {
