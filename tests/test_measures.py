@@ -123,6 +123,15 @@ def test_values_that_are_equal_by_chance_are_comparisons_of_their_own() -> None:
     assert summaries("accuracy@2", a=average, b=better, c=shared)["c"].same_as is None
 
 
+def test_a_strategy_that_is_a_seed_behind_its_twin_is_still_one_comparison() -> None:
+    rng = np.random.default_rng(1)
+    one, other = ([run([x]) for x in rng.uniform(0.4, 0.6, 5)] for _ in range(2))
+    found = summaries("accuracy", a=one, b=other, c=other[:4])
+    assert (found["c"].same_as, found["c"].p_holm) == ("b", found["b"].p_holm)
+    assert found["b"].difference is not None
+    assert found["b"].p_holm == found["b"].difference.p
+
+
 def test_no_mean_of_the_runs_that_did_not_stop() -> None:
     """Runs that stopped early are the fast ones: the others alone would be a biased choice."""
     stopped, slow = run([0.1, 0.7], rounds=3), run([0.1, 0.2, 0.3, 0.4])

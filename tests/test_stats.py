@@ -56,9 +56,10 @@ def test_holm_is_that_of_statsmodels() -> None:
     assert math.isnan(holm([math.nan])[0])
 
 
+@pytest.mark.parametrize("n", [24, 25])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.7])
-def test_censored_times_follow_kaplan_and_meier(share: float) -> None:
-    times = RNG.integers(1, 30, 25).astype(float)
+def test_censored_times_follow_kaplan_and_meier(share: float, n: int) -> None:
+    times = RNG.integers(1, 30, n).astype(float)
     horizon = float(np.quantile(times, 1 - share)) if share else math.inf
     reached = times <= horizon
     seen = np.where(reached, times, horizon)

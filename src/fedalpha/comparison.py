@@ -5,7 +5,7 @@ Used by `fedalpha compare`, studies and reports alike.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,12 +108,13 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
         if strategy != reference and reference in measured:
             row = replace(row, difference=_difference(measure, values, measured[reference], horizon))
         rows.append(row)
-    return _corrected(rows, reference, {strategy: same_rounds(by_seed, measure) for strategy, by_seed in runs.items()})
+    played = {strategy: rounds_played(by_seed, measure) for strategy, by_seed in runs.items()}
+    return _corrected(rows, reference, played)
 
 
-def same_rounds(runs: Mapping[int, Curve], measure: Measure) -> frozenset[tuple[int, bytes]]:
-    """What a strategy's values of a measure come from: equal for strategies that played the same rounds until then."""
-    return frozenset((seed, measure.looks_at(run)) for seed, run in runs.items())
+def rounds_played(runs: Mapping[int, Curve], measure: Measure) -> dict[int, bytes]:
+    """What a strategy's values of a measure come from, by seed: the same for those that played the same rounds."""
+    return {seed: measure.looks_at(run) for seed, run in runs.items()}
 
 
 def _difference(
@@ -132,12 +133,13 @@ def _difference(
     return replace(paired(a, b), bound=bound)
 
 
-def _corrected(rows: Sequence[Summary], reference: str, played: Mapping[str, Hashable]) -> list[Summary]:
+def _corrected(rows: Sequence[Summary], reference: str, played: Mapping[str, Mapping[int, bytes]]) -> list[Summary]:
     """Holm over the distinct comparisons: strategies that played the same rounds are one comparison."""
-    first = {played[reference]: reference} if reference in played else {}
     marked = []
+    first = [reference] * (reference in played)
     for row in rows:
-        twin = first.setdefault(played[row.strategy], row.strategy)
+        twin = next((name for name in first if _same(played[name], played[row.strategy])), row.strategy)
+        first += [twin] * (twin not in first)
         marked.append(replace(row, same_as=None if twin == row.strategy or not row.values else twin))
     compared = [r for r in marked if r.difference is not None and r.same_as is None]
     p_values = holm([r.difference.p for r in compared if r.difference is not None])
@@ -149,6 +151,12 @@ def _corrected(rows: Sequence[Summary], reference: str, played: Mapping[str, Has
             row = replace(row, p_holm=1.0 if twin == reference and row.difference.n > 1 else corrected.get(twin))
         found.append(row)
     return found
+
+
+def _same(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> bool:
+    """On all seeds that both have: one of them may be behind."""
+    common = one.keys() & other.keys()
+    return bool(common) and all(one[seed] == other[seed] for seed in common)
 
 
 def _arrays(values: Mapping[int, Measured]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

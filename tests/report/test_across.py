@@ -79,6 +79,9 @@ def test_only_numbers_are_joined_and_long_names_stand_below(tmp_path: Path) -> N
     (item,) = across(gather(tmp_path))
     assert item["cases"][2] == "2"
     assert item["ordered"]
+    shuffled = study({**values, "cases": [cases[k] for k in (0, 2, 1, 3, 4, 5)]})
+    store.write_plan(to_toml(shuffled), plan(shuffled, shuffled.cells()))
+    assert not across(gather(tmp_path))[0]["ordered"]
     cases[2] = {"name": "E = 5"}
     renamed = study({**values, "cases": cases})
     store.write_plan(to_toml(renamed), plan(renamed, renamed.cells()))

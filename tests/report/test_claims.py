@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from fedalpha.report import gather, write_report
+import pytest
+
+from fedalpha.report import console_tables, gather, write_report
 from fedalpha.report.claims import verdicts
 from fedalpha.report.content import content, facts
 from fedalpha.report.figures import _curves
@@ -54,7 +56,9 @@ def test_claims_hold_fail_or_stay_open(tmp_path: Path) -> None:
     tested = [v for v in found if v.p_holm is not None]
     smallest = min(v.difference.p for v in tested if v.difference)
     assert len(tested) == 4
-    assert min(v.p_holm for v in tested if v.p_holm is not None) == 4 * smallest
+    assert (
+        min(v.p_holm for v in tested if v.p_holm is not None) == 3 * smallest
+    )  # FedWorse against FedAvg, and the reverse, are one
     write_report(tmp_path)
     assert "| FedWorse wins | FedWorse against FedAvg |" in (tmp_path / "report.md").read_text()
 
@@ -112,6 +116,26 @@ def test_what_nobody_reached_is_not_decided_and_what_did_not_run_not_measured(tm
     found = verdicts(gather(drawn(tmp_path, curves, {"claims": claims})), "")
     assert [v.word for v in found] == ["not decided", "equal on every seed", "not measured"]
     assert [v.p_holm for v in found] == [None, 1.0, None]
+
+
+def test_a_comparison_and_its_reverse_are_one(tmp_path: Path) -> None:
+    finals = {"FedAvg": [0.5, 0.52, 0.5], "FedWorse": [0.6, 0.63, 0.61]}
+    found = verdicts(gather(folder(tmp_path, finals, [claim("FedWorse", "FedAvg"), claim("FedAvg", "FedWorse")])), "")
+    assert [v.word for v in found] == ["holds", "contradicted"]
+    assert all(v.difference is not None and v.p_holm == v.difference.p for v in found)
+
+
+def test_texts_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No markup of the terminal, no formula of the pictures, no row of its own in Markdown."""
+    said = {**claim("FedWorse", "FedAvg"), "text": "see [/3.1] of\nthem"}
+    finals = {"FedAvg": [0.5, 0.52], "FedWorse": [0.6, 0.63]}
+    findings = gather(folder(tmp_path, finals, [said], title="$50% of $x [/]", cases=[{"name": "[/] $a_b$c$"}]))
+    console_tables(findings)
+    shown = capsys.readouterr().out
+    assert "see [/3.1] of" in shown
+    assert "[/] $a_b$c$" in shown
+    write_report(tmp_path)
+    assert "| see [/3.1] of them | FedWorse against FedAvg |" in (tmp_path / "report.md").read_text()
 
 
 def test_without_the_reference_there_are_no_differences(tmp_path: Path) -> None:

@@ -160,9 +160,27 @@ def test_measures_without_an_answer_are_known_before_the_study_is_run() -> None:
         "auc: runs that stop at accuracy >= 0.6 have no final round",
         "R_80: runs stop at accuracy >= 0.6",
     ]
+    tight = {**BASE, "measures": ["R_57", "R_58"], "stop_at": "accuracy >= 0.57"}
+    assert study(tight).unanswered() == ["R_58: runs stop at accuracy >= 0.57"]
+    sparse = {**BASE, "measures": ["accuracy@3", "accuracy@5", "accuracy@8"], "settings": {"rounds": 8}}
+    assert study({**sparse, "grid": {"evaluate_every": [5]}}).unanswered() == [
+        "accuracy@3 (evaluate_every=5): runs are evaluated every 5 rounds"
+    ]
+    assert study({**values, "measures": ["accuracy@3", "accuracy@4", "auc"], "stop_at": "round >= 3"}).unanswered() == [
+        "accuracy@4: runs stop at round >= 3",
+        "auc: runs that stop at round >= 3 have no final round",
+    ]
+    assert study({**values, "measures": ["accuracy@3", "loss", "R_60"], "stop_at": "loss <= 0.1"}).unanswered() == [
+        "loss: runs that stop at loss <= 0.1 have no final round"
+    ]
     assert study({**values, "settings": {}, "grid": {"rounds": [5, 9]}}).unanswered() == [
         "accuracy@9 (rounds=5): runs end at round 5"
     ]
+
+
+def test_conditions_that_differ_in_the_seventh_digit_are_two() -> None:
+    keys = {study({**BASE, "stop_at": f"loss <= 0.123456{digit}"}).cells()[0].key for digit in (7, 9)}
+    assert len(keys) == 2
 
 
 @pytest.mark.parametrize("text", ["accuracy > 60", "acuracy >= 0.6", "accuracy", "accuracy == 0.6", "loss <= many"])

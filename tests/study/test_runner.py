@@ -17,7 +17,7 @@ import pytest
 
 import fedalpha
 from fedalpha.round import ServerState
-from fedalpha.study import CellError, Store, halfway, run_study, status, study
+from fedalpha.study import Cell, CellError, Store, halfway, run_study, runner, status, study
 from fedalpha.study.runner import _alone, columns, to_toml
 
 SMALL: dict[str, Any] = {
@@ -213,6 +213,42 @@ def test_a_failing_cell_is_told_and_the_others_are_done(tmp_path: Path) -> None:
     assert "Traceback" not in str(error.value)
     assert "Traceback" in next((tmp_path / "log").glob("*.error")).read_text()
     assert (status(tmp_path).done, status(tmp_path).failed) == (1, ["FedAvg, seed 0, bad"])
+
+
+def test_a_cell_that_failed_holds_up_those_that_may_have_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next run would store the rows of the twin under other names than an undisturbed one."""
+    late = {**SMALL, "seeds": 1, "strategies": ["FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=5)", "FedAvg"]}
+    run_study(study(late), tmp_path / "whole")
+    folder = tmp_path / "disturbed"
+    measure = runner.measure
+
+    def killed(cell: Cell, *arguments: Any) -> Any:
+        if cell.strategy.startswith("FedSoftBetter("):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return measure(cell, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "measure", killed)
+        with pytest.raises(CellError, match="2 of 3 cells failed") as error:
+            run_study(study(late), folder)
+    assert "The first, FedSoftBetter(T=0.2), seed 0:" in str(error.value)
+    assert [Store(folder).has(cell) for cell in study(late).cells()] == [False, False, True]
+    run_study(study(late), folder)
+    assert contents(folder) == contents(tmp_path / "whole")
+
+
+def test_hybrids_of_one_rule_start_together_where_it_goes_beyond_them(tmp_path: Path) -> None:
+    names = ["FedAvg", "FedAvgSoftWorse(at=2)", "FedAvgSoftBetter(at=2)"]
+    found = study({**SMALL, "seeds": 1, "strategies": names, "stop_at": "accuracy >= 0.9"})
+    average, *hybrids = found.cells()
+    crew = runner.Crew(Store(tmp_path), found.cells(), True, None)
+    assert [crew._awaited(cell) for cell in hybrids] == [True, True]
+    beyond = halfway.branch(Store(tmp_path), average, 2)
+    beyond.mkdir(parents=True)
+    (beyond / "manifest.json").touch()
+    assert [crew._awaited(cell) for cell in hybrids] == [False, False]
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:

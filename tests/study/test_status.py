@@ -81,6 +81,17 @@ def test_cases_that_were_not_begun_are_told(tmp_path: Path, capsys: pytest.Captu
     assert status(tmp_path).not_begun == 0
 
 
+def test_a_study_with_a_strategy_of_a_plugin_is_read_without_it(tmp_path: Path) -> None:
+    begun(tmp_path)
+    file = tmp_path / "study.json"
+    file.write_text(file.read_text().replace('"FedWorse"', '"Somebodys"'))
+    (average, *_) = Store(tmp_path).plan()["cells"]
+    say_running(tmp_path, Cell.from_entry(average), round=5, seconds=5.0)
+    found = status(tmp_path)
+    assert (found.total, found.done) == (6, 0)
+    assert found.seconds_left is not None
+
+
 def test_a_finished_study_takes_no_more_time(tmp_path: Path) -> None:
     run_study(study({**VALUES, "settings": {**VALUES["settings"], "rounds": 1}}), tmp_path)
     assert status(tmp_path).seconds_left == 0.0

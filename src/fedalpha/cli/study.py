@@ -113,8 +113,8 @@ class StudyProgress:
         self._first: int | None = None
         self._bar = None
         if sys.stdout.isatty():
-            parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*parts, TextColumn("{task.fields[note]}"))
+            name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
+            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note)
             self._task = self._bar.add_task(title, total=None, note="")
             self._bar.start()
 

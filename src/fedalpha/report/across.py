@@ -14,13 +14,14 @@ from fedalpha.report.findings import Findings
 def across(findings: Findings) -> list[dict[str, Any]]:
     """The measures of a study with several cases: a line per strategy, a point per case (None without an answer).
 
-    Only numbers are ``ordered``: what lies between "digits" and "E = 5" is not on the way from one to the other.
+    Only rising or falling numbers are ``ordered``: nothing leads from "digits" to "E = 5".
     """
     cases = findings.cases
     if len(cases) < 2:
         return []
     names, axis = short_names(cases)
-    ordered = all(_is_number(name) for name in names)
+    numbers = [_number(name) for name in names]
+    ordered = sorted(numbers) in (numbers, numbers[::-1]) and not any(map(math.isnan, numbers))
     by_case = [findings.summaries(case) for case in cases]
     found = []
     for measure in findings.study.measures:
@@ -64,12 +65,12 @@ def short_names(cases: Sequence[str]) -> tuple[list[str], str]:
     return (names, f"{start}…{end}") if (start or end) and all(names) else (list(cases), "")
 
 
-def _is_number(text: str) -> bool:
+def _number(text: str) -> float:
+    """NaN if it is none."""
     try:
-        float(text.replace(",", ""))
+        return float(text.replace(",", ""))
     except ValueError:
-        return False
-    return True
+        return math.nan
 
 
 def _common(texts: Sequence[str]) -> str:

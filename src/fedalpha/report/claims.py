@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from fedalpha.comparison import same_rounds, summarise
+from fedalpha.comparison import rounds_played, summarise
 from fedalpha.measures import Measure
 from fedalpha.report.findings import Findings
 from fedalpha.report.tables import p_text
@@ -56,8 +56,9 @@ def verdicts(findings: Findings, case: str) -> list[Verdict]:
             if claim.better in runs and rival in runs:
                 base, row = summarise({name: runs[name] for name in (rival, claim.better)}, measure, rival)
                 difference, measured = row.difference, bool(row.values and base.values)
-                if row.same_as is None:
-                    compared = (measure, same_rounds(runs[claim.better], measure), same_rounds(runs[rival], measure))
+                if row.same_as is None:  # A against B and B against A are one comparison
+                    sides = (rounds_played(runs[name], measure) for name in (claim.better, rival))
+                    compared = (measure, frozenset(frozenset(side.items()) for side in sides))
             found.append(Verdict(claim.text, measure, claim.better, rival, difference, measured))
             played.append(compared)
     tested = {key: v.difference.p for key, v in zip(played, found, strict=True) if key is not None and v.difference}

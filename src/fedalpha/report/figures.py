@@ -24,11 +24,14 @@ _LATE = "; hollow: some runs never got there, the value is higher"
 
 def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
     """Draw every figure of the page's data, as SVG and PNG; what the files show, by their names without an ending."""
+    from matplotlib import rc_context
+
     written = {}
-    for name, fig, caption in _all(data):
-        written[name] = caption
-        for ending in ("svg", "png"):
-            _save(fig, folder / f"{name}.{ending}")
+    with rc_context({"text.parse_math": False}):  # "$" in somebody's title is a "$"
+        for name, fig, caption in _all(data):
+            written[name] = caption
+            for ending in ("svg", "png"):
+                _save(fig, folder / f"{name}.{ending}")
     for ending in ("svg", "png"):  # what an earlier report drew and this one does not
         for path in folder.glob(f"*.{ending}"):
             if path.stem not in written:

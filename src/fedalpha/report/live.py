@@ -40,7 +40,8 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             try:
                 data = live_data(place)
             except ValueError as error:
-                self.send_error(503, str(error).splitlines()[0])
+                reason = str(error).splitlines()[0]
+                self.send_error(503, reason.encode("latin-1", "replace").decode("latin-1"))  # HTTP's first line
                 return
             text = html(data) if path == "/" else json.dumps(data, ensure_ascii=False, allow_nan=False)
             body = text.encode()

@@ -84,24 +84,29 @@ def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
     """Print a table; rows are grouped by their first cell."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for i, heading in enumerate(header[1:]):
-        table.add_column(heading, justify="left" if i in (0, len(header) - 2) else "right")
+        table.add_column(Text(heading), justify="left" if i in (0, len(header) - 2) else "right")
     before = ""
     for group, *row in body:
         if group != before:
             before = group
             table.add_section()
-            table.add_row(f"[bold]{group}[/bold]", *[""] * (len(row) - 1))
-        table.add_row(*row)
+            table.add_row(Text(group, style="bold"), *[""] * (len(row) - 1))
+        table.add_row(*map(Text, row))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 def markdown_table(header: list[str], body: list[list[str]]) -> str:
     """A table in Markdown."""
     lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_one_line(cell) for cell in line) + " |" for line in lines)
+
+
+def _one_line(cell: str) -> str:
+    return cell.replace("\n", " ").replace("|", "\\|")
 
 
 def p_text(p: float | None) -> str:

@@ -15,12 +15,14 @@ import ray
 from fedalpha.callbacks import StopWhen
 from fedalpha.engine.ray import RETRIES, connect
 from fedalpha.study.cells import Cell
-from fedalpha.study.runner import Crew, Watch, measure, note_time, shares
+from fedalpha.study.runner import Crew, Watch, measure, note_running, note_time, shares
 from fedalpha.study.store import Store, write_text
 
 
 class RayCrew(Crew):
     """The cells that are under way on the cluster at ``address``."""
+
+    goes_on = False  # states stay on the machine that made them
 
     def __init__(
         self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None, address: str
@@ -42,6 +44,7 @@ class RayCrew(Crew):
 
     def launch(self, cell: Cell) -> Any:
         (self.store.log / f"{cell.key}.error").unlink(missing_ok=True)
+        note_running(self.store, cell, started=time.time())
         return _cell.remote(cell, self.per_client)
 
     def wait(self) -> None:
@@ -56,6 +59,7 @@ class RayCrew(Crew):
         ready, _ = ray.wait(list(self.running.values()), num_returns=len(self.running), timeout=0)
         for key in [key for key, task in self.running.items() if task in ready]:
             cell = self._by_key[key]
+            (self.store.log / f"{key}.running").unlink(missing_ok=True)
             try:
                 found, about, seconds = ray.get(self.running.pop(key))
             except ray.exceptions.RayError as error:

@@ -27,6 +27,8 @@ class StopAt:
     >>> condition = StopAt.parse("accuracy >= 0.6")
     >>> condition({"accuracy": 0.61}), condition({"accuracy": None}), str(condition)
     (True, False, 'accuracy >= 0.6')
+    >>> str(StopAt.parse("round >= 1234567"))
+    'round >= 1234567.0'
     """
 
     column: str
@@ -53,4 +55,5 @@ class StopAt:
         return found is not None and _SIGNS[self.sign](found, self.value)
 
     def __str__(self) -> str:
-        return f"{self.column} {self.sign} {self.value:g}"
+        short = f"{self.value:g}"
+        return f"{self.column} {self.sign} {short if float(short) == self.value else repr(self.value)}"

@@ -84,22 +84,22 @@ def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState
         return None
     state, rows = found
     first, second = (STRATEGIES.parse(c.settings.strategy) for c in (donor, cell))
-    weigh = adopted(first, state.weigh, second, state.round)
+    weigh = adopted(first, state.weigh, second, state.round, cell.settings.clients)
     return dataclasses.replace(state, weigh=weigh), rows
 
 
-def adopted(first: Strategy, state: State, second: Strategy, round: int) -> State:
+def adopted(first: Strategy, state: State, second: Strategy, round: int, clients: int) -> State:
     """The state of ``second`` after ``round`` rounds that both played by the same rules, from that of ``first``.
 
     >>> better, hybrid = (STRATEGIES.parse(s) for s in ("FedSoftBetter", "FedSoftBetterAvg(at=3)"))
-    >>> adopted(better, {}, hybrid, 3)
+    >>> adopted(better, {}, hybrid, 3, clients=20)
     {'members': [{}, {}], 'stage': 0}
     """
     inner = [state["members"][i] for i in _places(first)] if _switches(first) else [state]
     if not _switches(second):
         return dict(inner[0])
     assert isinstance(second, Switch)
-    begun: dict[str, Any] = {**second.init(None)}
+    begun: dict[str, Any] = {**second.init(clients)}
     members = list(begun["members"])
     for place, known in zip(_places(second), inner, strict=False):
         if place == 0 or second.at[place - 1] < round:

@@ -357,14 +357,18 @@ def parse_seeds(text: str) -> list[int]:
 
 def _why_not(measure: Measure, cell: Cell) -> str:
     """Why a cell will hardly answer; empty if it should."""
-    rounds, stop = cell.settings.rounds, cell.stop_at
-    if measure.at is not None and measure.at > rounds:
-        return f"runs end at round {rounds}"
-    if stop is None or stop.column != "accuracy" or stop.sign.startswith("<"):
+    rounds, every, stop = cell.settings.rounds, cell.settings.evaluate_every, cell.stop_at
+    if measure.at is not None:
+        if measure.at > rounds:
+            return f"runs end at round {rounds}"
+        if measure.at % every and measure.at != rounds:
+            return f"runs are evaluated every {every} rounds"
+    if stop is None:
         return ""
-    if measure.percent is None:
-        return "" if measure.at is not None else f"runs that stop at {stop} have no final round"
-    return f"runs stop at {stop}" if measure.percent > 100 * stop.value else ""
+    if measure.percent is None and measure.at is None:
+        return f"runs that stop at {stop} have no final round"
+    asked = {"accuracy": measure.percent and measure.percent / 100, "round": measure.at}.get(stop.column)
+    return f"runs stop at {stop}" if asked is not None and stop.sign.startswith(">") and asked > stop.value else ""
 
 
 def _label(values: Mapping[str, Any]) -> str:

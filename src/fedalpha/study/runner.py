@@ -95,6 +95,9 @@ def to_toml(study: Study) -> str:
 class Crew:
     """The cells of one study that are under way, each in a process of its own."""
 
+    goes_on = True
+    """Whether a cell can start from the state in which another one left the rounds that they share."""
+
     def __init__(self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None) -> None:
         self.store = store
         self.cells = list({cell.key: cell for cell in cells}.values())
@@ -118,7 +121,7 @@ class Crew:
                 labels = [cell.label for cell in self.cells if cell.key in self.running]
                 self.watch(len(self.done), len(self.cells), labels)
                 if not self.running:
-                    return self.errors
+                    return self.errors | self._held_up()
                 self.wait()
                 self.collect()
         finally:
@@ -160,17 +163,26 @@ class Crew:
                 self.running[cell.key] = self.launch(cell)
 
     def _awaited(self, cell: Cell) -> bool:
-        """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them."""
+        """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them.
+
+        One that failed holds up those that may have its rows: which of them is computed may not depend on luck.
+        """
+        donor = self.donors.get(cell.key)
+        if donor is not None and is_there(branch(self.store, donor, cell.shared(donor))):
+            return False  # it shares most, and goes beyond the shared rounds: nobody's rows are the same
         for other in self.groups[cell.group]:
             if other.key == cell.key:
                 return False
-            shared = cell.shared(other)
-            if (not shared and cell.settings.rounds) or other.key in self.done or other.key in self.errors:
+            if (not cell.shared(other) and cell.settings.rounds) or other.key in self.done:
                 continue
-            past = is_there(branch(self.store, other, shared))  # it goes beyond the shared rounds: not the same
-            if not past and (_may_coincide(cell, other) or self.donors.get(cell.key) is other):
+            if _may_coincide(cell, other) or (self.goes_on and donor is other and other.key not in self.errors):
                 return True
         return False
+
+    def _held_up(self) -> dict[str, str]:
+        """The cells that were not run because one that may have their rows failed."""
+        left = (cell for cell in self.cells if cell.key not in self.done and cell.key not in self.errors)
+        return {cell.key: f"{cell.label}\nnot run: it may have the rows of a cell that failed" for cell in left}
 
     def _marks(self, cell: Cell) -> frozenset[int]:
         """The rounds after which others go on from this cell's state."""
@@ -305,13 +317,19 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
                 os._exit(1)
             if time.time() - self.said > 1:
                 self.said = time.time()
-                record = {"pid": os.getpid(), "label": cell.label, "accuracy": row["accuracy"]}
-                record |= {"started": self.started, "time": self.said}
-                record |= {"begun": self.begun, "round": row["round"], "rounds": cell.settings.rounds}
-                write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
+                note_running(store, cell, self.started, self.begun, row["round"], row["accuracy"])
             return cell.stop_at is not None and cell.stop_at(row)
 
     return Progress()
+
+
+def note_running(
+    store: Store, cell: Cell, started: float, begun: int = 0, round: int = 0, accuracy: float | None = None
+) -> None:
+    """Say where a cell is: begun at round ``begun``, now after round ``round``."""
+    record = {"pid": os.getpid(), "label": cell.label, "started": started, "time": time.time()}
+    record |= {"begun": begun, "round": round, "rounds": cell.settings.rounds, "accuracy": accuracy}
+    write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
 
 
 def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:

@@ -84,12 +84,15 @@ def _left(
     for key, result in done.items():
         length.add(cells[key], result.last)
     at = {r["cell"]: r["round"] for r in running}
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells.values():
+        groups.setdefault(cell.group, []).append(cell)
     not_begun = len({cell.case for cell in missing} - {cells[r["cell"]].case for r in played if r["cell"] in cells})
     seconds = 0.0
     for cell in missing:
         stop = None if cell.stop_at is None else length.of(cell)
         last = cell.settings.rounds if stop is None else stop
-        begun = at[cell.key] if cell.key in at else _shared(cell, cells)
+        begun = at[cell.key] if cell.key in at else _shared(cell, groups[cell.group])
         each = pace.of(cell)
         if each is None:
             return None, not_begun
@@ -97,10 +100,13 @@ def _left(
     return seconds / max(1, len(running) or (os.cpu_count() or 1)), not_begun
 
 
-def _shared(cell: Cell, cells: dict[str, Cell]) -> int:
+def _shared(cell: Cell, group: list[Cell]) -> int:
     """The rounds that need not be played, as an earlier cell plays them."""
-    earlier = itertools.takewhile(lambda other: other.key != cell.key, cells.values())
-    return max((cell.shared(other) for other in earlier), default=0)
+    earlier = itertools.takewhile(lambda other: other.key != cell.key, group)
+    try:
+        return max((cell.shared(other) for other in earlier), default=0)
+    except ValueError:  # a plugin's strategy: reading a study's folder does without the plugin
+        return 0
 
 
 class _Means:
