@@ -108,6 +108,16 @@ def test_what_is_written(text: str, written: str) -> None:
     assert strategy(written) == strategy(text)
 
 
+def test_a_rule_derived_from_another_is_written_by_its_own_name() -> None:
+    """Else its runs would be stored as the other's, and a study take the other's rows."""
+
+    class Hotter(FedSoftWorse):
+        pass
+
+    assert str(Hotter(T=0.3)) == "Hotter(T=0.3)"
+    assert str(FedSoftWorse(T=0.3)) == "FedSoftWorse(T=0.3)"
+
+
 def test_different_strategies_are_different() -> None:
     texts = ["FedWorse", "FedWorse(k=2)", "FedWorse(k=1.0)", "FedBetter", "FedSoftWorse", "FedSoftWorse(T=0.3)"]
     assert len({strategy(text) for text in texts}) == len(texts)

@@ -192,11 +192,16 @@ class Registry(Generic[T]):
 class Spelled:
     """Mixin of frozen dataclasses that are written as text; equal text means equal."""
 
-    text_name: ClassVar[str] = ""
-    """The name in texts; the class's own by default."""
+    text_name: ClassVar[str]
+    """The name in texts; the class's own by default, never that of the class it is derived from."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "text_name" not in vars(cls):
+            cls.text_name = cls.__name__
 
     def __str__(self) -> str:
-        return call(self, self.text_name or type(self).__name__)
+        return call(self, self.text_name)
 
     __repr__ = __str__
 
