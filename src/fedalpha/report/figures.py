@@ -54,15 +54,17 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
     fig, (ax,) = figure(7.5, 4.0)
     for number, line in enumerate(item["lines"]):
         colour = data["colours"][line["strategy"]]
-        shift = 0.06 * (number - (len(item["lines"]) - 1) / 2)
+        shift = 0.1 * (number - (len(item["lines"]) - 1) / 2)
         points = [(place + shift, point) for place, point in enumerate(line["points"]) if point]
         x, y = [place for place, _ in points], [point["mean"] for _, point in points]
-        ax.plot(x, y, color=colour, linewidth=1.2 if item["ordered"] else 0.0, marker="o", label=line["strategy"])
+        joined = {"linewidth": 1.2 if item["ordered"] else 0.0, "color": colour}
+        ax.plot(x, y, **joined)
+        ax.plot([], [], marker="o", label=line["strategy"], **joined)
         ax.errorbar(x, y, [point["half"] or 0.0 for _, point in points], fmt="none", ecolor=colour, elinewidth=1.6)
         for place, point in points:
-            if not point["reached"]:
-                ax.plot(place, point["mean"], "^", color=colour, markersize=6, markerfacecolor="white")
-    names = [textwrap.fill(name, max(6, 56 // len(item["cases"]))) for name in item["cases"]]
+            mark, face = ("o", colour) if point["reached"] else ("^", "white")
+            ax.plot(place, point["mean"], mark, color=colour, markersize=6, markerfacecolor=face)
+    names = [textwrap.fill(name, max(6, 56 // len(item["cases"])), break_long_words=False) for name in item["cases"]]
     ax.set_xticks(range(len(names)), names)
     ax.set_xlabel(item["axis"])
     ax.set_title(item["title"], loc="left", fontsize=11)
