@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -93,6 +94,14 @@ class Cell:
     @property
     def label(self) -> str:
         return ", ".join([self.strategy, f"seed {self.seed}"] + [self.case] * bool(self.case))
+
+
+def grouped(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Cells by their group, in order."""
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.group, []).append(cell)
+    return found
 
 
 def stages(strategy: Strategy) -> list[tuple[int, str]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fedalpha.plugins import load_plugin
-from fedalpha.study.cells import Cell
+from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.halfway import Save, beginning, branch, clear, clear_all, donors, is_there
 from fedalpha.study.plan import Study
 from fedalpha.study.store import Store, write_text
@@ -106,9 +106,7 @@ class Crew:
         self.done = {cell.key for cell in self.cells if store.has(cell)}
         self.running: dict[str, Any] = {}
         self.errors: dict[str, str] = {}
-        self.groups: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            self.groups.setdefault(cell.group, []).append(cell)
+        self.groups = grouped(self.cells)
         self.donors = {key: donor for group in self.groups.values() for key, donor in donors(group).items()}
 
     def run(self, jobs: int | None = None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fedalpha.study.cells import Cell
+from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.plan import STORED, Study, study
 from fedalpha.study.store import Result, Store
 
@@ -84,9 +84,7 @@ def _left(
     for key, result in done.items():
         length.add(cells[key], result.last)
     at = {r["cell"]: r["round"] for r in running}
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells.values():
-        groups.setdefault(cell.group, []).append(cell)
+    groups = grouped(cells.values())
     not_begun = len({cell.case for cell in missing} - {cells[r["cell"]].case for r in played if r["cell"] in cells})
     seconds = 0.0
     for cell in missing:
