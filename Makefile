@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
+BENCH ?= speed
 
-.PHONY: demo test crash bench clean
+.PHONY: demo test crash matrix bench clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -21,12 +22,17 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
 
 # Peers are installed in environments of their own, in the user's cache; takes about an hour on 2 idle cores.
+# `make bench BENCH="speed --quick --no-peers"` shows in a minute that it works; `make bench BENCH=--help` lists the others.
 bench: $(VENV)/.installed
-	$(BIN)/fedalpha bench speed
+	$(BIN)/python -m benchmarks $(BENCH)
 
 # Kill runs with SIGKILL: 200 times at random instants, then at every step of the save path.
 crash: $(VENV)/.installed-dev
 	$(BIN)/python tests/crash.py --kills 200
+
+# The whole suite on emulated processors, with 1 to 4 threads, and on Python 3.12 and 3.13 with the newest versions: hours.
+matrix: $(VENV)/.installed-dev
+	$(BIN)/python tests/matrix.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,8 +1,8 @@
 """Kill runs with SIGKILL and check that the same command again ends in the same bytes: ``make crash``.
 
 ``python tests/crash.py --kills 200`` kills at random instants, then at every step of the save path
-(each open, write, half a write, fsync, close, rename, unlink) and while the picture is drawn. Runs are forked
-from one warm process, so that a kill costs a fraction of a second; each is the ordinary command with forked
+(each open, truncation, write, half a write, fsync, close, rename, unlink) and while the picture is drawn. Runs are
+forked from one warm process, so that a kill costs a fraction of a second; each is the ordinary command with forked
 workers of its own.
 """
 
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch  # noqa: F401 - imported before forking, so that a child starts warm
+import safetensors.numpy  # noqa: F401 - imported before forking, so that a child starts warm
 import sklearn.datasets  # noqa: F401
 
-import fedalpha.experiment
-import fedalpha.plots
-from fedalpha.checkpoint import files, generations
+import fedalpha.analysis.plots
+import fedalpha.runs.experiment
 from fedalpha.cli import app
+from fedalpha.store import files, generations
 
 CASES = (
     ("FedSoftWorse(T=0.2, optima=estimated)", "mlp", 2),
@@ -36,7 +36,7 @@ CASES = (
 )
 ROUNDS = 6
 DRAWING = ("before", "half-way", "after")
-STEPS = ("open", "write", "fsync", "close", "replace", "unlink")
+STEPS = ("open", "ftruncate", "write", "fsync", "close", "replace", "unlink")
 
 
 class Trap:
@@ -76,7 +76,7 @@ def command(case: tuple[str, str, int], out: Path, resume: bool = False) -> list
 
 def killed_drawing(moment: str) -> Callable[..., None]:
     """``plot_run`` that dies before, half-way through or after writing the picture."""
-    real = fedalpha.plots.plot_run
+    real = fedalpha.analysis.plots.plot_run
 
     def draw(history: Any, path: Path, **more: Any) -> None:
         if moment != "before":
@@ -97,7 +97,7 @@ def start(arguments: list[str], trap: Trap | None = None, draw: Callable[..., No
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
-        fedalpha.plots.plot_run = draw or (lambda *_, **__: None)
+        fedalpha.analysis.plots.plot_run = draw or (lambda *_, **__: None)
         if trap is not None:
             files.os = generations.os = trap  # type: ignore[attr-defined]
         app(arguments, standalone_mode=False)
@@ -175,7 +175,7 @@ def step_kills(folder: Path, every: int = 1) -> tuple[int, int]:
 
 def drawing_kills(folder: Path) -> tuple[int, int]:
     """Kill while the picture is drawn, after the last save; (kills, wrong results: model, history or picture)."""
-    case, real = CASES[1], fedalpha.plots.plot_run
+    case, real = CASES[1], fedalpha.analysis.plots.plot_run
     assert finish(command(case, folder / "drawn"), draw=real) == 0
     expected, picture = result(folder / "drawn"), (folder / "drawn" / "curves.png").read_bytes()
     kills = wrong = 0

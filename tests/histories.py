@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fedalpha.history import History
+from fedalpha.analysis.history import History
 
 
 def without_times(history: History) -> list[dict[str, Any]]:

@@ -52,9 +52,16 @@ print(diagnostics([0.5, 0.5], [1, 1])["rho"])
     assert python(code) == "1.0"
 
 
-def test_import_is_fast() -> None:
-    code = "import time; start = time.perf_counter(); import fedalpha; print(time.perf_counter() - start)"
-    assert min(float(python(code)) for _ in range(5)) < 0.5
+def test_import_costs_little_beside_numpys() -> None:
+    code = """
+import time
+start = time.process_time()
+import numpy
+middle = time.process_time()
+import fedalpha
+print((time.process_time() - middle) / (middle - start))
+"""
+    assert min(float(python(code)) for _ in range(3)) < 2
 
 
 def test_signature_of_weights() -> None:

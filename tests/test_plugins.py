@@ -11,7 +11,7 @@ import pytest
 
 from cli.test_run import fedalpha
 from fedalpha.plugins import load_plugin
-from fedalpha.settings import settings
+from fedalpha.runs.settings import settings
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -41,7 +41,7 @@ def test_a_run_with_an_own_strategy_goes_on_and_belongs_to_its_code(rules: Path)
 
 
 def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_changes(rules: Path) -> None:
-    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
     (rules.parent / "mine.toml").write_text(
         'name = "mine"\nstrategies = ["FedAvg", "Tempered", "switch(Tempered, FedAvg, at=1)"]\nseeds = 2\n'
         '[settings]\nplugin = "rules.py"\nrounds = 2\nclients = 5\n'
@@ -51,7 +51,7 @@ def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_change
         done = fedalpha("study", "mine.toml", cwd=rules.parent)
         assert done.returncode == 0, done.stderr
         assert "Tempered" in done.stdout
-        return len(list((rules.parent / "runs" / "mine" / "cells").iterdir()))
+        return len(pandas.read_parquet(rules.parent / "runs" / "mine" / "cells.parquet").cell.unique())
 
     assert [run(), run()] == [6, 6]
     rules.write_text(rules.read_text().replace("0.5", "0.7"))
@@ -100,3 +100,29 @@ def test_a_bad_file_is_named(tmp_path: Path, name: str, text: str, named: str) -
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=named):
         settings({"plugin": str(tmp_path / name)})
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "named"),
+    [
+        (
+            "from fedalpha.analysis.columns import COLUMNS, Column\n\n\n@COLUMNS.register\nclass Mine(Column):\n"
+            '    name = "accuracy"\n\n    def value(self, context):\n        return None\n',
+            (),
+            "the column 'accuracy' is registered already; choose another name",
+        ),
+        (
+            "from fedalpha.select import SELECTIONS, Select\n\n\n@SELECTIONS.register()\nclass nobody(Select):\n"
+            "    def select(self, state, population, losses, rng):\n        return [], state\n",
+            ("--select", "nobody", "--ratio", "0.5"),
+            "nobody has no C; leave ratio = 0.5 out",
+        ),
+    ],
+    ids=["a column of a built-in's name", "a selection without a ratio"],
+)
+def test_a_rule_that_does_not_fit_is_told(tmp_path: Path, code: str, options: tuple[str, ...], named: str) -> None:
+    (tmp_path / "rules.py").write_text(code)
+    done = fedalpha("run", "--plugin", "rules.py", *options, "--rounds", "1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr

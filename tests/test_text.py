@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import warnings
+from collections.abc import Iterator
+from dataclasses import field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedalpha.strategies import STRATEGIES, FedSoftWorse, Strategy, strategy
-from fedalpha.text import Registry
+from fedalpha.text import Registry, Spelled
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def echo() -> Registry[tuple]:
         ("true", True),
         ("False", False),
         ("uniform", "uniform"),
+        ("rounds.csv", "rounds.csv"),
         ("'uniform'", "uniform"),
         ('"two words"', "two words"),
         ("'inf'", "inf"),
@@ -126,10 +132,10 @@ def test_different_strategies_are_different() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("FedSoftWors(T=1)", r"unknown strategy 'FedSoftWors'; did you mean 'FedSoftWorse'.*known: FedAvg"),
+        ("FedSoftWors(T=1)", r"unknown strategy 'FedSoftWors'; did you mean 'FedSoftWorse'.*known: AFL, FedAvg"),
         ("fedavg", "did you mean 'FedAvg'"),
         ("switch(FedAvg, FedWurse(k=2), at=3)", "unknown strategy 'FedWurse'; did you mean 'FedWorse'"),
-        ("xyzzy", r"unknown strategy 'xyzzy'; known: FedAvg"),
+        ("xyzzy", r"unknown strategy 'xyzzy'; known: AFL, FedAvg"),
         ("FedAvg(priors=size)", r"FedAvg has no argument 'priors'; did you mean 'prior'\? \(known: prior\)"),
         ("FedSoftWorse(t=1)", "no argument 't'; did you mean 'T'"),
         ("FedSoftWorse(temperature=1)", r"no argument 'temperature'.*known: .*\bT\b"),
@@ -301,7 +307,7 @@ def test_any_arguments_of_a_known_name_are_read_or_refused(data: st.DataObject) 
 
 def test_a_name_can_be_registered_once(echo: Registry[tuple]) -> None:
     with pytest.raises(ValueError, match="the thing 'pair' is registered already; choose another name"):
-        echo.register("pair")(lambda: ())
+        echo.register(name="pair")(lambda: ())
 
 
 def test_entries_describe_themselves(echo: Registry[tuple]) -> None:
@@ -317,3 +323,95 @@ def test_entries_describe_themselves(echo: Registry[tuple]) -> None:
 def test_an_empty_registry_says_so() -> None:
     with pytest.raises(ValueError, match=r"unknown shape 'circle'; known: none"):
         Registry("shape", tuple).parse("circle")
+
+
+# One file, found by the registry of its folder
+
+RULE = "from shapes.base import SHAPES, Shape\n\n\n@SHAPES.register()\nclass {name}(Shape):\n    size: float = 1.0\n"
+
+
+@pytest.fixture
+def shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a package with a registry, and nothing in it that names its rules."""
+    folder = tmp_path / "shapes"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "base.py").write_text(
+        "from fedalpha.text import Registry, Spelled\n\n\nclass Shape(Spelled):\n    pass\n\n\n"
+        'SHAPES = Registry("shape", Shape, package=__package__)\n'
+    )
+    (folder / "circle.py").write_text(RULE.format(name="circle"))
+    (folder / "square.py").write_text(RULE.format(name="square"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder
+    for name in [m for m in sys.modules if m.partition(".")[0] == "shapes"]:
+        del sys.modules[name]
+
+
+def registry(folder: Path) -> Any:
+    from shapes.base import SHAPES  # type: ignore[import-not-found]
+
+    return SHAPES
+
+
+def test_files_of_the_folder_are_found_at_the_first_look_up(shapes: Path) -> None:
+    found = registry(shapes)
+    assert "shapes.circle" not in sys.modules  # until something is looked up nothing is imported
+    assert str(found.parse("circle(size=2.0)")) == "circle(size=2.0)"
+    assert [entry.name for entry in found] == ["circle", "square"]
+    assert "square" in found
+
+
+def test_the_order_of_entries_does_not_depend_on_the_order_of_imports(shapes: Path) -> None:
+    found = registry(shapes)
+    import shapes.square  # type: ignore[import-not-found]
+
+    assert [entry.name for entry in found] == ["circle", "square"]
+
+
+def test_a_file_that_cannot_be_imported_is_named_at_every_look_up(shapes: Path) -> None:
+    (shapes / "torn.py").write_text("def f(:\n")
+    found = registry(shapes)
+    for _ in range(2):
+        with pytest.raises(SyntaxError, match=r"torn\.py"):
+            found.parse("circle")
+
+
+def test_a_name_of_the_folder_is_taken_before_the_folder_was_read(shapes: Path) -> None:
+    """Else the rule from outside would win, and the file of the folder fail at the next look-up."""
+    found = registry(shapes)
+    with pytest.raises(ValueError, match="the shape 'square' is registered already"):
+        found.register(name="square")(lambda: None)
+
+
+# Rules are plain classes
+
+
+class Greet(Spelled, name="greet"):
+    times: int = 1
+
+
+class Shout(Greet):
+    loud: bool = True
+
+
+class Greetings(Spelled):
+    words: tuple[str, ...] = field(default=(), metadata={"positional": True})
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.count = len(words)
+
+
+def test_a_rule_may_build_itself_and_its_fields_are_still_its_text() -> None:
+    assert str(Greetings("hello", "bye")) == "Greetings(hello, bye)"
+    assert Greetings("hello") != Greetings("bye")
+    assert Greetings("hello").count == 1
+
+
+def test_a_rule_is_a_frozen_dataclass_without_saying_so() -> None:
+    assert str(Shout(2, loud=False)) == "Shout(times=2, loud=False)"
+    assert Greet(2) == Greet(times=2) != Greet(3)
+    assert len({Greet(2), Greet(2), Shout(2)}) == 2
+    with pytest.raises(AttributeError, match="cannot assign to field 'times'"):
+        Greet().times = 3  # type: ignore[misc]

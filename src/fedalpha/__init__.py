@@ -17,12 +17,12 @@ from fedalpha.strategies import Cohort, Strategy, strategy, weights
 
 if TYPE_CHECKING:
     from fedalpha.data import federation
-    from fedalpha.experiment import run
+    from fedalpha.runs.experiment import run
 
 __version__ = "0.1.0"
 __all__ = ["Cohort", "Strategy", "__version__", "federation", "run", "strategy", "weights"]
 
-_LAZY = {"run": "fedalpha.experiment", "federation": "fedalpha.data"}
+_LAZY = {"run": "fedalpha.runs.experiment", "federation": "fedalpha.data"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Objects written as text, in Python call syntax, parsed without ``eval``.
 
-Strategies, partitions, selections, client updates, schedules … are frozen objects that
+Strategies, partitions, selections, client updates, schedules … are frozen objects (`Spelled`) that
 can be written as ``name(argument, key=value)``. One `Registry` per kind of object maps
 names to factories; the same text works in Python, on the command line and in files.
 
@@ -21,12 +21,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import importlib
 import inspect
 import math
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,44 +70,60 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """Names → factories of one kind of object, with a parser for their text form."""
+    """Names → factories of one kind of object, with a parser for their text form.
 
-    def __init__(self, kind: str, base: type[T], arguments: tuple[Registry[Any], ...] = ()) -> None:
-        """``arguments``: registries of other kinds whose objects may stand as arguments."""
+    A registry finds the modules of its ``package`` by itself: at the first look-up it imports every one of them, so
+    that a file in that folder needs no mention elsewhere. ``arguments``: registries of other kinds whose objects may
+    stand as arguments.
+    """
+
+    def __init__(
+        self, kind: str, base: type[T], arguments: tuple[Registry[Any], ...] = (), *, package: str | None = None
+    ) -> None:
         self.kind = kind
         self.base = base
         self._arguments = arguments
+        self._package = package
+        self._complete = package is None
         self._entries: dict[str, Entry[T]] = {}
 
     def register(
-        self,
-        name: str | None = None,
-        *,
-        formula: str = "",
-        reference: str = "",
-        examples: Iterable[str] = (),
+        self, *misused: object, name: str = "", formula: str = "", reference: str = "", examples: Iterable[str] = ()
     ) -> Callable[[F], F]:
-        """Decorator: make a class or function available under ``name`` (its own by default).
+        """Decorator: make a class available under its name in texts, or a function under ``name`` (or its own).
 
         ``examples`` are texts that the contract suites run; the default is the bare name.
         """
-        if name is not None and not isinstance(name, str):
+        if misused:
             raise TypeError(f"write @register() with parentheses above the {self.kind}, not @register")
 
         def add(make: F) -> F:
-            key = name or make.__name__
-            if key in self._entries:
+            key = name or getattr(make, "text_name", make.__name__)
+            inside = make.__module__.startswith(f"{self._package}.")
+            if key in (self._entries if inside else self._found()):
                 raise ValueError(f"the {self.kind} {key!r} is registered already; choose another name")
             self._entries[key] = Entry(key, make, formula, reference, tuple(examples) or (key,))
             return make
 
         return add
 
+    def _found(self) -> dict[str, Entry[T]]:
+        """All entries by name, those of modules that nobody has imported yet included."""
+        if not self._complete:
+            # Importing a module again is harmless, so a look-up while another one is under way (in a module of the
+            # package, or in another thread) simply does the same.
+            folder = importlib.import_module(str(self._package)).__path__
+            for module in pkgutil.iter_modules(folder, f"{self._package}."):
+                importlib.import_module(module.name)
+            self._complete = True
+        return self._entries
+
     def __iter__(self) -> Iterator[Entry[T]]:
-        return iter(self._entries.values())
+        """The entries, sorted by name: their order does not depend on who was imported first."""
+        return iter(sorted(self._found().values(), key=lambda entry: entry.name))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._found()
 
     def parse(self, text: str | T) -> T:
         """The object that ``text`` describes; an object of the right kind is returned as it is."""
@@ -129,15 +147,16 @@ class Registry(Generic[T]):
             raise ValueError(f"the {self.kind} is nested too deeply; write it like {self._hint()!r}") from None
 
     def _hint(self) -> str:
-        return next(iter(self._entries.values())).examples[0] if self._entries else self.kind
+        examples = [text for entry in self for text in entry.examples]
+        return min(examples, key=len, default=self.kind)
 
     def _call(self, node: ast.Call) -> object:
         if not isinstance(node.func, ast.Name):
             raise ValueError(f"a {self.kind} begins with its name, not with {ast.unparse(node.func)!r}")
         name = node.func.id
-        if name not in self._entries:
-            raise ValueError(f"unknown {self.kind} {name!r}; {nearest(name, self._entries)}")
-        make = self._entries[name].make
+        if name not in self:
+            raise ValueError(f"unknown {self.kind} {name!r}; {nearest(name, [entry.name for entry in self])}")
+        entry = self._entries[name]
         arguments = [self._argument(a) for a in node.args]
         keywords: dict[str, object] = {}
         for keyword in node.keywords:
@@ -146,7 +165,7 @@ class Registry(Generic[T]):
             if keyword.arg in keywords:
                 raise ValueError(f"{name}: the argument {keyword.arg!r} is given twice; keep one of them")
             keywords[keyword.arg] = self._argument(keyword.value)
-        signature = inspect.signature(make)
+        signature = inspect.signature(entry.make)
         for key in keywords:
             if key not in signature.parameters:
                 valid = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
@@ -154,10 +173,9 @@ class Registry(Generic[T]):
         try:
             signature.bind(*arguments, **keywords)
         except TypeError as error:
-            usage = self._entries[name].signature
-            raise ValueError(f"{name}: {error}; its form is {usage}") from None
+            raise ValueError(f"{name}: {error}; its form is {entry.signature}") from None
         try:
-            return make(*arguments, **keywords)
+            return entry.make(*arguments, **keywords)
         except TypeError as error:  # an argument of a wrong kind, such as a number where a rule is expected
             raise ValueError(f"{name}: {error}") from None
 
@@ -168,9 +186,11 @@ class Registry(Generic[T]):
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
             case ast.Name(id=word):
-                if word in self._entries:
+                if word in self:
                     return self._call(ast.Call(func=node, args=[], keywords=[]))
                 return _WORDS.get(word.lower(), word)
+            case ast.Attribute():  # the name of a file, such as rounds.csv
+                return ast.unparse(node)
             case ast.Call(func=ast.Name(id=word)):
                 owner = next((r for r in self._arguments if word in r), self)
                 return owner._call(node)
@@ -185,20 +205,32 @@ class Registry(Generic[T]):
                 if isinstance(a, int | float) and isinstance(b, int | float) and b != 0:
                     return a / b
         raise ValueError(
-            f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists and {self.kind} calls are allowed"
+            f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists, text in quotes and {self.kind} "
+            "calls are allowed"
         )
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 class Spelled:
-    """Mixin of frozen dataclasses that are written as text; equal text means equal."""
+    """Base of all objects that are written as text. Each subclass becomes a frozen dataclass; equal text means equal.
+
+    The name in texts is that of the class, or ``name`` where they differ:
+
+    >>> class Greet(Spelled, name="greet"):
+    ...     times: int = 1
+    >>> Greet(times=2)
+    greet(times=2)
+    """
 
     text_name: ClassVar[str]
-    """The name in texts; the class's own by default, never that of the class it is derived from."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, *, name: str | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "text_name" not in vars(cls):
-            cls.text_name = cls.__name__
+        cls.text_name = name or cls.__name__  # never the name of the class that it is derived from
+        builds_itself = "__init__" in vars(cls)
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        if builds_itself:  # its own __init__ sets attributes; its fields are written in its text all the same
+            del cls.__setattr__, cls.__delattr__
 
     def __str__(self) -> str:
         return call(self, self.text_name)
@@ -219,14 +251,14 @@ def call(obj: Any, name: str) -> str:
     name, ``always`` prints it even at its default, ``scalar`` prints a 1-tuple as its item.
     """
     parts = []
-    for field in sorted(dataclasses.fields(obj), key=lambda f: f.kw_only is True):
-        value = getattr(obj, field.name)
-        if field.metadata.get("scalar") and len(value) == 1:
+    for one in sorted(dataclasses.fields(obj), key=lambda f: f.kw_only is True):
+        value = getattr(obj, one.name)
+        if one.metadata.get("scalar") and len(value) == 1:
             value = value[0]
-        if field.metadata.get("positional"):
+        if one.metadata.get("positional"):
             parts += [_value(v) for v in (value if isinstance(value, tuple) else (value,))]
-        elif field.metadata.get("always") or _value(value) != _value(field.default):
-            parts.append(f"{field.name}={_value(value)}")
+        elif one.metadata.get("always") or _value(value) != _value(one.default):
+            parts.append(f"{one.name}={_value(value)}")
     return f"{name}({', '.join(parts)})" if parts else name
 
 

@@ -76,21 +76,23 @@ def test_adam_and_yogi_by_hand() -> None:
 
 
 def test_momentum_zero_is_replacement_up_to_rounding(digits: Pooled) -> None:
-    plain = fedalpha.run(digits, "softmax", rounds=3, workers=1)
-    momentum = fedalpha.run(digits, "softmax", rounds=3, workers=1, apply="fedavgm(lr=1, beta=0)")
+    plain = fedalpha.run(digits, "softmax", rounds=3, engine="embedded(workers=1)")
+    momentum = fedalpha.run(digits, "softmax", rounds=3, engine="embedded(workers=1)", apply="fedavgm(lr=1, beta=0)")
     for name, value in plain.model.items():
         torch.testing.assert_close(momentum.model[name], value)
 
 
 def test_momentum_speeds_up_a_slow_run(digits: Pooled) -> None:
-    slow = {"rounds": 12, "workers": 1, "update": "sgd(lr=0.01)"}
+    slow = {"rounds": 12, "engine": "embedded(workers=1)", "update": "sgd(lr=0.01)"}
     plain = fedalpha.run(digits, "softmax", **slow)
     for text in ("fedavgm(lr=1, beta=0.9)", "fedadam(lr=0.03)", "fedyogi(lr=0.03)", "fedadagrad(lr=0.1)"):
         assert fedalpha.run(digits, "softmax", **slow, apply=text).loss[-1] < 0.9 * plain.loss[-1], text
 
 
 def test_workers_change_no_byte(digits: Pooled) -> None:
-    runs = [fedalpha.run(digits, "mlp", rounds=2, workers=w, apply="fedyogi(lr=0.02)") for w in (1, 2)]
+    runs = [
+        fedalpha.run(digits, "mlp", rounds=2, engine=f"embedded(workers={w})", apply="fedyogi(lr=0.02)") for w in (1, 2)
+    ]
     assert same_model(*runs)
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedalpha.cli import app
-from fedalpha.study import reproduction, study
+from fedalpha.study import reproduction, status, study
 
 SMALL: dict[str, Any] = {
     "strategies": ["FedAvg", "FedSoftWorse(T=0.2)"],
@@ -39,7 +39,7 @@ def test_an_experiment_is_run_and_shown_beside_the_published_figure(
         assert f"Small {name}; protocol calibrated" in done.output
         assert "43.21 ± 1.23" in (out / name / "report.md").read_text()
         assert "Small" in (out / name / "report.html").read_text()
-        assert len(list((out / name / "cells").iterdir())) == 6
+        assert status(out / name).done == 6
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     rows = [json.loads(line) for line in history.read_text().splitlines()]
     assert [row["round"] for row in rows] == list(range(len(rows)))
-    from fedalpha.history import read
+    from fedalpha.analysis.history import read
 
     assert read(out).model
     assert (out / "curves.png").read_bytes().startswith(PNG)

@@ -12,9 +12,10 @@ import torch
 import fedalpha
 from fedalpha.combine import COMBINES, Reports, feddist, pfnm
 from fedalpha.data import Pooled
-from fedalpha.engine import Embedded, Job
-from fedalpha.experiment import single_thread
+from fedalpha.engine.backends.embedded import Embedded
+from fedalpha.fast.threads import single_thread
 from fedalpha.models import Parameters, initial
+from fedalpha.round import Train
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, sgd
 from histories import same_model, without_times
@@ -109,7 +110,7 @@ def test_the_assignment_is_the_best_of_all_by_the_papers_cost() -> None:
 def test_widths_that_change_between_rounds_go_through_engine_history_and_workers(digits: Pooled) -> None:
     for combine in ("pfnm(sigma=0.001, limit=90)", "feddist(spread=2.5, limit=90)"):
         same = {"rounds": 4, "combine": combine, "update": "sgd(lr=0.2, epochs=2)"}
-        runs = [fedalpha.run(digits, "mlp(hidden=[32])", **same, workers=w) for w in (1, 2)]
+        runs = [fedalpha.run(digits, "mlp(hidden=[32])", **same, engine=f"embedded(workers={w})") for w in (1, 2)]
         assert same_model(*runs)
         assert without_times(runs[0]) == without_times(runs[1])
         width = runs[0].model["layer1.bias"].shape[0]
@@ -128,7 +129,7 @@ def test_growth_with_a_server_optimiser_and_control_variates(digits: Pooled) -> 
         combine="feddist(spread=2.5)",
         apply="fedavgm(lr=1, beta=0.5)",
         update="scaffold(lr=0.1)",
-        workers=1,
+        engine="embedded(workers=1)",
     )
     assert history.model["layer1.bias"].shape[0] > 16
     assert np.isfinite(history.loss).all()
@@ -147,7 +148,7 @@ def test_feddist_adds_neurons_for_a_client_with_unseen_classes() -> None:
     broadcast = Broadcast(*initial("mlp(hidden=[20])", data.shape, 10, 3))
     engine = Embedded(data, Task(), sgd(lr=0.2, epochs=5), seed=0, workers=1)
     with single_thread():
-        found = engine.update(broadcast, Job(0, np.arange(12)))
+        found = engine.update(broadcast, Train(0, np.arange(12)))
     alpha = np.full(12, 1 / 12)
     rule = feddist(spread=2.5)
     grown, state = rule.combine(rule.init(), broadcast, found, alpha, True)
@@ -171,10 +172,10 @@ def test_feddist_of_equal_models_is_their_mean() -> None:
 def test_other_architectures_and_bad_arguments_are_refused(digits: Pooled) -> None:
     for text in ("pfnm", "feddist"):
         with pytest.raises(ValueError, match=f"{text} works on fully connected networks"):
-            fedalpha.run(digits, "softmax", rounds=1, combine=text, workers=1)
+            fedalpha.run(digits, "softmax", rounds=1, combine=text, engine="embedded(workers=1)")
         with pytest.raises(ValueError, match="limit = 0"):
             COMBINES.parse(f"{text}(limit=0)")
     with pytest.raises(ValueError, match="needs weights on the simplex"):
-        fedalpha.run(digits, "mlp", "FedNova", rounds=1, combine="pfnm", workers=1)
+        fedalpha.run(digits, "mlp", "FedNova", rounds=1, combine="pfnm", engine="embedded(workers=1)")
     with pytest.raises(ValueError, match="gamma = 0"):
         COMBINES.parse("pfnm(gamma=0)")

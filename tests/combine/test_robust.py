@@ -163,7 +163,10 @@ def images() -> Pooled:
 @pytest.mark.parametrize("rule", ["nnm(trimmed(beta=0.25), f=1)", "clip(mean, C=0.01)", "median"])
 @pytest.mark.parametrize("fault", [None, "nan(clients=1, where=model)"])
 def test_workers_change_nothing_with_convolutions(images: Pooled, rule: str, fault: str | None) -> None:
-    runs = [fedalpha.run(images, "cnn", rounds=2, workers=w, combine=rule, fault=fault) for w in (1, 2)]
+    runs = [
+        fedalpha.run(images, "cnn", rounds=2, engine=f"embedded(workers={w})", combine=rule, fault=fault)
+        for w in (1, 2)
+    ]
     assert same_model(*runs)
     assert without_times(runs[0]) == without_times(runs[1])
 
@@ -171,7 +174,7 @@ def test_workers_change_nothing_with_convolutions(images: Pooled, rule: str, fau
 @pytest.mark.parametrize("rule", EXAMPLES)
 def test_rules_compose_with_every_kind_of_strategy(digits: Pooled, rule: str) -> None:
     for strategy in ("FedWorse(k=3)", "FedSoftBetter(T=0.5, loss=after)"):
-        history = fedalpha.run(digits, "softmax", strategy, rounds=1, workers=1, combine=rule)
+        history = fedalpha.run(digits, "softmax", strategy, rounds=1, engine="embedded(workers=1)", combine=rule)
         assert all(torch.isfinite(v).all() for v in history.model.values())
         assert history.rows[1]["influence"]["clients"] == 1
     assert str(COMBINES.parse(rule)) == str(COMBINES.parse(str(COMBINES.parse(rule))))

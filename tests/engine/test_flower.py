@@ -10,9 +10,9 @@ import torch
 from typer.testing import CliRunner
 
 import fedalpha
+from fedalpha.analysis.history import read
 from fedalpha.cli import app
 from fedalpha.data import Pooled
-from fedalpha.history import read
 from fedalpha.task import Task
 from histories import same_model, without_times
 
@@ -40,4 +40,4 @@ def test_errors_of_clients_come_back(digits: Pooled) -> None:
         return output.sum()
 
     with pytest.raises(RuntimeError, match="boom"):
-        fedalpha.run(digits, "softmax", rounds=1, engine="flower", task=Task(loss=broken, correct=None))
+        fedalpha.run(digits.with_task(Task(loss=broken, correct=None)), "softmax", rounds=1, engine="flower")

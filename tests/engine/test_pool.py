@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import fedalpha
-from fedalpha.callbacks import Callback
+from fedalpha.analysis.history import Row
 from fedalpha.data import Pooled
-from fedalpha.engine.pool import Pool, WorkerError
-from fedalpha.history import Row
+from fedalpha.engine.backends.pool import Pool, WorkerError
 from fedalpha.round import ServerState
+from fedalpha.runs.callbacks import Callback
 from histories import same_model, without_times
 
 
@@ -62,7 +62,7 @@ def test_a_task_that_always_kills_its_worker_is_given_up() -> None:
 
 
 def test_a_run_survives_a_killed_worker_to_the_same_bytes(digits: Pooled) -> None:
-    from fedalpha.engine import embedded
+    from fedalpha.engine.backends import embedded
 
     crews: list[embedded._Crew] = []
     plain = embedded._Crew.__init__
@@ -78,10 +78,10 @@ def test_a_run_survives_a_killed_worker_to_the_same_bytes(digits: Pooled) -> Non
                 os.kill(crews[0]._pool.pids()[0], signal.SIGKILL)
             return None
 
-    undisturbed = fedalpha.run(digits, "mlp", rounds=3, workers=2)
+    undisturbed = fedalpha.run(digits, "mlp", rounds=3, engine="embedded(workers=2)")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedded._Crew, "__init__", remember)
-        killed = fedalpha.run(digits, "mlp", rounds=3, workers=2, callbacks=[Kill()])
+        killed = fedalpha.run(digits, "mlp", rounds=3, engine="embedded(workers=2)", callbacks=[Kill()])
     assert same_model(killed, undisturbed)
     assert without_times(killed) == without_times(undisturbed)
 
@@ -89,7 +89,7 @@ def test_a_run_survives_a_killed_worker_to_the_same_bytes(digits: Pooled) -> Non
 def test_workers_do_not_outlive_their_parent() -> None:
     script = """
 import time
-from fedalpha.engine.pool import Pool
+from fedalpha.engine.backends.pool import Pool
 pool = Pool(2, lambda worker, task: time.sleep(60))
 print(*pool.pids(), flush=True)
 list(pool.map([0, 1]))

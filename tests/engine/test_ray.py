@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import fedalpha
-from fedalpha.callbacks import Callback
 from fedalpha.data import Pooled
+from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.settings import Settings
 from fedalpha.study import CellError, run_study, study
 from fedalpha.task import Task
 from histories import same_model, without_times
@@ -56,8 +57,8 @@ class KillANode(Callback):
 )
 def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str, update: str) -> None:
     options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)", "update": update}
-    here = fedalpha.run(digits, "mlp", strategy, workers=1, **options)
-    there = fedalpha.run(digits, "mlp", strategy, engine="ray", ray_address=cluster.address, **options)
+    here = fedalpha.run(digits, "mlp", strategy, engine="embedded(workers=1)", **options)
+    there = fedalpha.run(digits, "mlp", strategy, engine=f"ray(address={cluster.address!r})", **options)
     assert without_times(there) == without_times(here)
     assert same_model(there, here)
 
@@ -68,16 +69,14 @@ def test_errors_of_clients_come_back(digits: Pooled, cluster: Any) -> None:
 
     task = Task(loss=broken, correct=None)
     with pytest.raises(RuntimeError, match="boom"):
-        fedalpha.run(digits, "softmax", rounds=1, engine="ray", ray_address=cluster.address, task=task)
+        fedalpha.run(digits.with_task(task), "softmax", rounds=1, engine=f"ray(address={cluster.address!r})")
 
 
 def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
     rules = tmp_path / "rules.py"
     rules.write_text(
-        "from dataclasses import dataclass\n"
         "from fedalpha.strategies import STRATEGIES, FedAvg\n\n\n"
         '@STRATEGIES.register(formula="p")\n'
-        "@dataclass(frozen=True, eq=False, repr=False)\n"
         "class Halved(FedAvg):\n"
         '    """FedAvg by another name."""\n'
     )
@@ -91,9 +90,8 @@ def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
         run_study(study(values), tmp_path / "here", jobs=1),
         run_study(study(values), tmp_path / "there", ray_address=cluster.address),
     ]
-    for cell in study(values).cells():
-        files = [store.path(cell.key).read_bytes() for store in stores]
-        assert files[0] == files[1]
+    assert all(store.has(cell) for store in stores for cell in study(values).cells())
+    assert stores[0].packed.read_bytes() == stores[1].packed.read_bytes()
     broken = {**values, "strategies": ["FedAvg"], "seeds": 1, "settings": {"model": "cnn", "rounds": 1}}
     with pytest.raises(CellError, match="10×10"):
         run_study(study(broken), tmp_path / "broken", ray_address=cluster.address)
@@ -101,14 +99,13 @@ def test_the_cells_of_a_study_are_spread(cluster: Any, tmp_path: Path) -> None:
 
 def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:
     options: dict[str, Any] = {"rounds": 4, "update": "sgd(epochs=20, batch=8)"}
-    here = fedalpha.run(digits, "mlp", "FedWorse(k=0.5)", workers=1, **options)
+    here = fedalpha.run(digits, "mlp", "FedWorse(k=0.5)", engine="embedded(workers=1)", **options)
     kill = KillANode(cluster)
     there = fedalpha.run(
         digits,
         "mlp",
         "FedWorse(k=0.5)",
-        engine="ray",
-        ray_address=cluster.address,
+        engine=f"ray(address={cluster.address!r})",
         callbacks=[kill],
         **options,
     )
@@ -120,6 +117,6 @@ def test_a_killed_node_changes_nothing(digits: Pooled, cluster: Any) -> None:
 
 def test_no_cluster_is_named() -> None:
     with pytest.raises(RuntimeError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
-        fedalpha.run(fedalpha.federation("digits", clients=2), engine="ray", ray_address="127.0.0.1:1", rounds=1)
+        fedalpha.run(fedalpha.federation("digits", clients=2), engine="ray(address='127.0.0.1:1')", rounds=1)
     with pytest.raises(ValueError, match="needs engine = ray"):
-        fedalpha.run(fedalpha.federation("digits", clients=2), ray_address="127.0.0.1:1", rounds=1)
+        Settings(ray_address="127.0.0.1:1").place()

@@ -33,7 +33,7 @@ def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -
 
     digits = fedalpha.federation("digits", partition="shards(size=30)", clients=2, seed=0)
     update = "sgd(lr=0.1, batch=32, epochs=1)"
-    here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=1, seed=0, update=update, workers=1)
+    here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=1, seed=0, update=update, engine="embedded(workers=1)")
     assert [row["alpha"] for row in state["rows"]] == [row["alpha"] for row in here.rows[1:]]
     assert [row["accuracy"] for row in state["rows"]] == [row["accuracy"] for row in here.rows[1:]]
     for name, array in state["arrays"].items():

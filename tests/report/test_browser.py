@@ -13,6 +13,7 @@ import pytest
 
 from fedalpha.study import study
 from fedalpha.study.runner import to_toml
+from packs import unpack
 from report.chromium import PROGRAM, Chromium
 from report.conftest import VALUES
 
@@ -99,7 +100,7 @@ def test_the_live_page_follows_a_running_study(browser: Chromium, shown: Path, t
     folder = tmp_path / "live"
     shutil.copytree(shown, folder)
     (folder / "study.toml").write_text(to_toml(study(VALUES)))
-    missing = [p for p in (folder / "cells").iterdir() if b"FedWorse" in p.read_bytes()]
+    missing = {p: p.read_bytes() for p in unpack(folder) if b"FedWorse" in p.read_bytes()}
     assert len(missing) == 3
     for path in missing:
         path.unlink()
@@ -112,8 +113,8 @@ def test_the_live_page_follows_a_running_study(browser: Chromium, shown: Path, t
         browser.open(server.stdout.readline().split()[0])
         browser.wait(f"{CURVES} === 9")
         assert "9 of 12 cells" in browser.value("document.getElementById('live').innerText")
-        for path in missing:
-            shutil.copy(shown / "cells" / path.name, path)
+        for path, content in missing.items():
+            path.write_bytes(content)
         browser.wait(f"{CURVES} === 12", seconds=60)
         assert "finished" in browser.value("document.getElementById('live').innerText")
         assert browser.errors == []

@@ -150,7 +150,7 @@ def test_without_the_reference_there_are_no_differences(tmp_path: Path) -> None:
 
 
 def test_every_twin_is_named(tmp_path: Path) -> None:
-    """The last one's cell was copied from another study, as docs/studies.md shows, and its twin was not."""
+    """The last one's cell comes from another study, as docs/studies.md shows, and its twin is not there."""
     finals = {name: [0.5, 0.6, 0.7, 0.8] for name in ("FedAvg", "FedWorse", "FedBetter")}
     found = gather(folder(tmp_path, finals, []))
     store, keys = found.store, {(cell.strategy, cell.seed): cell for cell in found.cells}

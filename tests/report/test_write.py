@@ -14,10 +14,10 @@ from threading import Thread
 import pytest
 import scipy.stats
 
+from fedalpha.analysis.columns import numbers
 from fedalpha.report import gather, live_server, write_report
 from fedalpha.report.content import _label_counts, alphas, content, diagnostics
 from fedalpha.study import study
-from fedalpha.study.store import DIAGNOSTICS
 from report.conftest import VALUES
 
 
@@ -73,7 +73,7 @@ def test_every_number_comes_from_stored_rows(shown: Path) -> None:
 
 def test_the_same_rows_give_the_same_report(shown: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    kept = ("cells", "study.toml", "study.json")
+    kept = ("cells.parquet", "study.toml", "study.json")
     shutil.copytree(
         shown, clone, ignore=lambda where, names: [n for n in names if where == str(shown) and n not in kept]
     )
@@ -115,7 +115,7 @@ def test_cells_without_diagnostics_still_have_a_report(shown: Path) -> None:
     runs = gather(shown).curves("")
     for by_seed in runs.values():
         for curve in by_seed.values():
-            for name in DIAGNOSTICS:
+            for name in [column.name for column in numbers() if column.panel]:
                 del curve.columns[name]  # type: ignore[attr-defined]
     assert diagnostics(runs) == []
 

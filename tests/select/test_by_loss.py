@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import fedalpha
-from fedalpha.callbacks import Callback
+from fedalpha.analysis.fairness import Owners
+from fedalpha.analysis.stats import paired
 from fedalpha.data import Pooled
-from fedalpha.fairness import client_accuracies
 from fedalpha.round import ServerState
-from fedalpha.select import SELECTIONS
-from fedalpha.stats import paired
+from fedalpha.runs.callbacks import Callback
+from fedalpha.select import SELECTIONS, Question
 from histories import same_model
 
 
@@ -26,21 +26,28 @@ class Crowd:
         self.clients, self._sizes, self._losses = len(sizes), np.array(sizes, dtype=float), np.array(losses)
         self.asked: list[int] = []
 
+    def named(self, places: np.ndarray) -> np.ndarray:
+        return places
+
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         return self._sizes[ids]
 
     def optima(self, ids: np.ndarray) -> None:
         return None
 
-    def ask(self, ids: np.ndarray, batch: int | None = None) -> np.ndarray:
-        assert (np.diff(ids) > 0).all()
-        self.asked = ids.tolist()
-        return self._losses[ids]
+    def answer(self, question: Question | None) -> np.ndarray | None:
+        if question is None:
+            return None
+        assert (np.diff(question.ids) > 0).all()
+        self.asked = question.ids.tolist()
+        return self._losses[question.ids]
 
 
 def chosen(text: str, crowd: Crowd, seed: int, state: dict | None = None) -> list[int]:  # type: ignore[type-arg]
     rule = SELECTIONS.parse(text)
-    return rule.select(state or rule.init(), crowd, crowd.ask, np.random.default_rng(seed))[0].tolist()
+    begun = state or rule.init()
+    losses = crowd.answer(rule.ask(begun, crowd, np.random.default_rng(seed)))
+    return rule.select(begun, crowd, losses, np.random.default_rng(seed))[0].tolist()
 
 
 def test_the_worst_of_all_when_everybody_is_a_candidate() -> None:
@@ -100,7 +107,7 @@ class Tail(Callback):
         module.load_state_dict(state.broadcast.parameters)
         with torch.no_grad():
             correct = module(self.data.test.x).argmax(dim=1) == self.data.test.y
-        accuracies = client_accuracies(self.data, correct.double().numpy())
+        accuracies = Owners.of(self.data).accuracies(correct.double().numpy())
         assert accuracies is not None
         self.values.append(float(np.sort(accuracies)[: len(accuracies) // 5].mean()))
 
@@ -108,7 +115,7 @@ class Tail(Callback):
 def tail(seed: int, select: str) -> float:
     data = fedalpha.federation("digits", partition="dirichlet(a=0.3)", clients=30, seed=seed)
     watch = Tail(data, 31)
-    same = {"rounds": 40, "seed": seed, "workers": 1, "callbacks": [watch], "evaluate_every": 40}
+    same = {"rounds": 40, "seed": seed, "engine": "embedded(workers=1)", "callbacks": [watch], "evaluate": 40}
     fedalpha.run(data, "mlp", "FedAvg(prior=uniform)", select=select, **same)
     return float(np.mean(watch.values))
 
@@ -129,11 +136,13 @@ def test_power_of_choice_raises_the_worst_clients_accuracy() -> None:
 
 def test_the_variants_save_what_they_promise(digits: Pooled) -> None:
     texts = ["power_of_choice(count=2, d=8)", "power_of_choice(count=2, d=8, batch=4)"]
-    exact, sampled = (fedalpha.run(digits, "mlp", select=t, rounds=3, workers=1) for t in texts)
-    stale = fedalpha.run(digits, "mlp", select="power_of_choice(count=2, d=8, stale=true)", rounds=3, workers=1)
+    exact, sampled = (fedalpha.run(digits, "mlp", select=t, rounds=3, engine="embedded(workers=1)") for t in texts)
+    stale = fedalpha.run(
+        digits, "mlp", select="power_of_choice(count=2, d=8, stale=true)", rounds=3, engine="embedded(workers=1)"
+    )
     assert stale.rows[1]["bytes_down"] * 4 == exact.rows[1]["bytes_down"] == sampled.rows[1]["bytes_down"]
     assert [r["cohort"] for r in exact.rows] != [r["cohort"] for r in sampled.rows]
-    again = fedalpha.run(digits, "mlp", select=texts[1], rounds=3, workers=3)
+    again = fedalpha.run(digits, "mlp", select=texts[1], rounds=3, engine="embedded(workers=3)")
     assert same_model(sampled, again)
 
 

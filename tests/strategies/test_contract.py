@@ -275,9 +275,9 @@ def test_the_number_of_clients_may_be_unknown_or_huge(rule: Strategy) -> None:
     unknown, _ = play(rule, [members, members], n=None)
     assert all(map(same, known, unknown))
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     state = rule.init(10**9)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < 0.1

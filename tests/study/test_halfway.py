@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fedalpha.strategies import STRATEGIES, Cohort, State, Strategy
-from fedalpha.strategies.combinators import Switch
+from fedalpha.strategies.switch import Switch
 from fedalpha.study.halfway import adopted
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Remembering(Strategy):
     """Its state begins with a number per client."""
 

@@ -17,8 +17,10 @@ import pytest
 
 import fedalpha
 from fedalpha.round import ServerState
-from fedalpha.study import Cell, CellError, Store, halfway, run_study, runner, status, study
-from fedalpha.study.runner import _alone, columns, to_toml
+from fedalpha.study import Cell, CellError, Store, crew, halfway, run_study, status, study
+from fedalpha.study.crew import columns
+from fedalpha.study.runner import _alone, to_toml
+from packs import unpack
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -66,7 +68,7 @@ def test_a_cell_holds_the_rows_of_a_run(finished: Path) -> None:
 def test_other_programs_read_the_folder(finished: Path) -> None:
     import pandas
 
-    cells = pandas.read_parquet(finished / "cells")
+    cells = pandas.read_parquet(finished / "cells.parquet")
     table = pandas.read_csv(finished / "rounds.csv")
     assert len(cells) == len(table) == 2 * 3 * 6
     one = cells[(cells.strategy == "FedAvg") & (cells.seed == 1)].accuracy.tolist()
@@ -122,7 +124,7 @@ def test_a_cell_that_was_killed_half_way_goes_on(
         patch.setattr(halfway.Save, "_save", save_and_die)
         with pytest.raises(CellError, match="every cell failed"):
             run_study(study(SMALL), folder)
-    assert not list(folder.glob("cells/*.parquet"))
+    assert not list(folder.glob("cells*"))
     run_study(study(SMALL), folder)
     assert contents(folder) == contents(finished)
     times = [json.loads(line) for line in (folder / "log" / "times.jsonl").read_text().splitlines()]
@@ -151,7 +153,7 @@ def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Pa
             shutil.rmtree(folder / "log")  # what a fresh clone does not have
     assert kills > 0
     (folder / "cells").mkdir(exist_ok=True)
-    (folder / "cells" / ".half.1.draft").write_bytes(b"half a cell")
+    (folder / "cells" / ".half.parquet.1.tmp").write_bytes(b"half a cell")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert contents(folder) == {**contents(finished), "study.toml": file.read_bytes()}
 
@@ -159,12 +161,12 @@ def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Pa
 def test_adding_seeds_and_strategies_only_runs_what_is_missing(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "clone"
     shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("log"))
-    before = {p.name: p.stat().st_mtime_ns for p in (folder / "cells").iterdir()}
+    before = {cell.key: Store(folder).get(cell.key) for cell in study(SMALL).cells()}
     more = {**SMALL, "seeds": 3, "strategies": ["FedWorse", *SMALL["strategies"]]}
-    run_study(study(more), folder)
-    after = {p.name: p.stat().st_mtime_ns for p in (folder / "cells").iterdir()}
-    assert len(after) == 3 * 4
-    assert {name: after[name] for name in before} == before
+    store = run_study(study(more), folder)
+    assert all(store.has(cell) for cell in study(more).cells())
+    for key, result in before.items():
+        assert (store.get(key).columns, store.get(key).about) == (result.columns, result.about)
     assert len((folder / "log" / "times.jsonl").read_text().splitlines()) == 2 * 1 + 4
     assert status(folder).done == status(folder).total == 12
 
@@ -222,7 +224,7 @@ def test_a_cell_that_failed_holds_up_those_that_may_have_its_rows(
     late = {**SMALL, "seeds": 1, "strategies": ["FedSoftBetter(T=0.2)", "FedSoftBetterAvg(T=0.2, at=5)", "FedAvg"]}
     run_study(study(late), tmp_path / "whole")
     folder = tmp_path / "disturbed"
-    measure = runner.measure
+    measure = crew.measure
 
     def killed(cell: Cell, *arguments: Any) -> Any:
         if cell.strategy.startswith("FedSoftBetter("):
@@ -230,7 +232,7 @@ def test_a_cell_that_failed_holds_up_those_that_may_have_its_rows(
         return measure(cell, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "measure", killed)
+        patch.setattr(crew, "measure", killed)
         with pytest.raises(CellError, match="2 of 3 cells failed") as error:
             run_study(study(late), folder)
     assert "The first, FedSoftBetter(T=0.2), seed 0:" in str(error.value)
@@ -243,12 +245,12 @@ def test_hybrids_of_one_rule_start_together_where_it_goes_beyond_them(tmp_path: 
     names = ["FedAvg", "FedAvgSoftWorse(at=2)", "FedAvgSoftBetter(at=2)"]
     found = study({**SMALL, "seeds": 1, "strategies": names, "stop_at": "accuracy >= 0.9"})
     average, *hybrids = found.cells()
-    crew = runner.Crew(Store(tmp_path), found.cells(), True, None)
-    assert [crew._awaited(cell) for cell in hybrids] == [True, True]
+    under_way = crew.Crew(Store(tmp_path), found.cells(), "all", None)
+    assert [under_way._awaited(cell) for cell in hybrids] == [True, True]
     beyond = halfway.branch(Store(tmp_path), average, 2)
     beyond.mkdir(parents=True)
     (beyond / "manifest.json").touch()
-    assert [crew._awaited(cell) for cell in hybrids] == [False, False]
+    assert [under_way._awaited(cell) for cell in hybrids] == [False, False]
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pyte
 
     folder = tmp_path / "half"
     shutil.copytree(finished, folder)
-    sorted((folder / "cells").iterdir())[0].unlink()
+    unpack(folder)[0].unlink()
     show(folder)
     assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` goes on\n"
 
@@ -337,7 +339,7 @@ def test_what_is_not_a_study_or_cannot_be_written_is_named(finished: Path, tmp_p
 def test_a_cell_under_the_name_of_another_is_refused(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "swapped"
     shutil.copytree(finished, folder)
-    one, other, *_ = sorted((folder / "cells").iterdir())
+    one, other, *_ = unpack(folder)
     shutil.copy(one, other)
     with pytest.raises(ValueError, match=f"{other.name} holds another cell"):
         status(folder)
@@ -364,10 +366,76 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     assert "the same command goes on" in shown
 
 
-def test_a_damaged_cell_is_named(finished: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_damaged_cell_is_named(finished: Path, tmp_path: Path, packed: bool) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(finished, folder)
-    path = next((folder / "cells").iterdir())
+    path = folder / "cells.parquet" if packed else unpack(folder)[0]
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=f"{path.name}.*delete it"):
+        status(folder)
+
+
+def test_cells_are_packed_into_one_file_whatever_happened_before(finished: Path, tmp_path: Path) -> None:
+    """A crash may leave cells in both places, or a half-written pack; the bytes come out the same."""
+    folder = tmp_path / "crashed"
+    shutil.copytree(finished, folder)
+    assert not (folder / "cells").exists()
+    single = unpack(folder)
+    assert len(single) == 6
+    assert status(folder).done == 6
+    run_study(study(SMALL), folder)
+    assert contents(folder) == contents(finished)
+    unpack(folder)[0].unlink()
+    shutil.copy(finished / "cells.parquet", folder)
+    (folder / ".cells.parquet.1.tmp").write_bytes(b"half a pack")
+    run_study(study(SMALL), folder)
+    assert contents(folder) == contents(finished)
+
+
+def test_a_packed_study_is_read_while_new_cells_appear(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "growing"
+    shutil.copytree(finished, folder)
+    store, (cell, *_) = Store(folder), study(SMALL).cells()
+    (later,) = study({**SMALL, "strategies": ["FedWorse"], "seeds": 1}).cells()
+    assert (store.has(cell), store.has(later), store.strangers([cell])) == (True, False, 5)
+    found = store.get(cell.key)
+    store.put(later, found.columns, {"ended": "rounds", "versions": {}})
+    assert (store.has(cell), store.has(later), store.strangers([cell])) == (True, True, 6)
+    before = store.get(later.key)
+    store.pack(study(SMALL).cells())
+    assert store.has(later)
+    assert (store.get(later.key).columns, store.get(later.key).about) == (before.columns, before.about)
+    assert not store.cells.exists()
+
+
+def test_per_client_columns_are_kept_where_the_study_asks_for_them(tmp_path: Path) -> None:
+    def kept(values: dict[str, Any]) -> list[set[str]]:
+        store = run_study(study(values), tmp_path / values["per_client"])
+        names = {"cohort", "alpha", "loss_before", "loss_train", "loss_after"}
+        return [names & set(store.get(cell.key).columns) for cell in study(values).cells()]
+
+    small = {**SMALL, "strategies": ["FedSoftBetter(T=0.2)"]}
+    everything = {"cohort", "alpha", "loss_before", "loss_train"}
+    assert kept({**small, "per_client": "drawn"}) == [{"cohort", "alpha"}, set()]
+    assert kept({**small, "per_client": "all"}) == [everything, everything]
+    assert kept({**small, "per_client": "none"}) == [set(), set()]
+    assert study(small).per_client == "drawn"
+
+
+def test_another_format_is_refused_by_name(finished: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    folder = tmp_path / "older"
+    shutil.copytree(finished, folder)
+    plan = json.loads((folder / "study.json").read_text())
+    assert plan.pop("format") == 2
+    (folder / "study.json").write_text(json.dumps(plan))
+    with pytest.raises(ValueError, match=r"older has format 1, .* reads and writes format 2"):
+        status(folder)
+    shutil.copy(finished / "study.json", folder)
+    table = pyarrow.parquet.read_table(finished / "cells.parquet")
+    newer = table.replace_schema_metadata({"fedalpha": '{"format": 3}'})
+    pyarrow.parquet.write_table(newer, folder / "cells.parquet")
+    with pytest.raises(ValueError, match=r"cells\.parquet has format 3"):
         status(folder)

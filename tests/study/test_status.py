@@ -12,7 +12,8 @@ import pytest
 
 from fedalpha.study import Store, run_study, status, study
 from fedalpha.study.cells import Cell
-from fedalpha.study.runner import note_time, plan
+from fedalpha.study.crew import note_time
+from fedalpha.study.runner import plan
 
 VALUES: dict[str, Any] = {
     "name": "timed",

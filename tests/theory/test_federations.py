@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedalpha
-from fedalpha.engine import make_engine
-from fedalpha.history import History
+from fedalpha.analysis.history import History
+from fedalpha.engine.embedded import embedded
 from fedalpha.models import initial
 from fedalpha.rng import generator
 from fedalpha.theory import PROBLEMS, Problem, Quadratics, federation, simulate
@@ -19,19 +19,19 @@ NOISE_FREE = ("quadratics(seed=2, sigma=0)", "ridge(seed=2, sigma=0)", "softmax(
 
 
 def trained(text: str, strategy: str, *, lr: float, rounds: int, **options: object) -> History:
-    clients, model, task = federation(text)
+    clients, model = federation(text)
     update = sgd(lr=lr, batch=None, steps=options.pop("steps", 1))  # type: ignore[arg-type]
-    return fedalpha.run(clients, model, strategy, task=task, rounds=rounds, update=update, workers=1, **options)  # type: ignore[arg-type]
+    return fedalpha.run(clients, model, strategy, rounds=rounds, update=update, engine="embedded(workers=1)", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", NOISE_FREE)
 def test_the_losses_of_the_engine_are_the_problems(text: str) -> None:
     problem = PROBLEMS.parse(text)
-    clients, model, task = federation(problem)
+    clients, model = federation(problem)
     architecture, parameters = initial(model, clients.shape, clients.classes, 0)
     assert parameters["w"].numpy() == pytest.approx(problem.w0, abs=0)
     everyone = np.arange(problem.n)
-    engine = make_engine("embedded", clients, task, sgd(), 0, workers=1)
+    engine = embedded(workers=1).start(clients, clients.task, sgd(), 0)
     try:
         for k in range(3):
             w = problem.w0 + k * generator(k, "point").standard_normal(len(problem.w0))
@@ -73,10 +73,12 @@ def test_a_short_run_reaches_the_optimum(text: str) -> None:
 
 
 def test_selection_mini_batches_workers_and_folders_are_the_ordinary_ones(tmp_path: Path) -> None:
-    clients, model, task = federation("softmax(seed=2, n=8)")
-    options = {"task": task, "rounds": 3, "update": "sgd(lr=0.1, batch=4)", "select": "power_of_choice(count=3)"}
-    one = fedalpha.run(clients, model, "FedSoftWorse(T=0.5)", workers=1, **options)  # type: ignore[arg-type]
-    two = fedalpha.run(clients, model, "FedSoftWorse(T=0.5)", workers=2, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    clients, model = federation("softmax(seed=2, n=8)")
+    options = {"rounds": 3, "update": "sgd(lr=0.1, batch=4)", "select": "power_of_choice(count=3)"}
+    one = fedalpha.run(clients, model, "FedSoftWorse(T=0.5)", engine="embedded(workers=1)", **options)  # type: ignore[arg-type]
+    two = fedalpha.run(
+        clients, model, "FedSoftWorse(T=0.5)", engine="embedded(workers=2)", out=tmp_path / "run", **options
+    )  # type: ignore[arg-type]
     assert one.model["w"].numpy().tobytes() == two.model["w"].numpy().tobytes()
     assert [len(row["cohort"]) for row in one.rows[1:]] == [3, 3, 3]
     assert 0 < one.rows[-1]["accuracy"] <= 1
@@ -85,8 +87,8 @@ def test_selection_mini_batches_workers_and_folders_are_the_ordinary_ones(tmp_pa
 
 def test_negative_losses_are_allowed_where_the_problem_has_them() -> None:
     low = Quadratics(np.ones((2, 1, 1)), np.array([[1.0], [-1.0]]), np.array([-5.0, 0.0]), np.array([0.9]))
-    clients, model, task = federation(low)
-    row = fedalpha.run(clients, model, "FedWorse", task=task, rounds=1, workers=1).rows[1]
+    clients, model = federation(low)
+    row = fedalpha.run(clients, model, "FedWorse", rounds=1, engine="embedded(workers=1)").rows[1]
     assert row["losses"]["before"] == pytest.approx(low.at(low.w0).tolist())
     assert row["refused"] == []
     assert row["alpha"] == [0.0, 1.0]

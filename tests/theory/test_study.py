@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from fedalpha.strategies.combinators import Switch
+from fedalpha.strategies.switch import Switch
 from fedalpha.theory.monte_carlo import simulate
 from fedalpha.theory.problems import quadratics
 from fedalpha.theory.study import verifiable_strategies, verify

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import fedalpha
-from fedalpha.callbacks import Callback
+from fedalpha.analysis.history import History
 from fedalpha.data import Generated, Pooled
-from fedalpha.history import History
 from fedalpha.round import ServerState
+from fedalpha.runs.callbacks import Callback
 from fedalpha.task import Task
 from histories import same_model
 
@@ -50,11 +50,14 @@ def run(rounds: int, sizes: tuple[int, int] = (1, 1), more: str = "", **options:
         return tuple(torch.full((sizes[id], 1), value) for value in DATA[id])  # type: ignore[return-value]
 
     test = (torch.ones(1, 1), torch.ones(1, 1))
-    data = Generated(2, client, lambda ids: np.array(sizes)[ids], test, classes=1)
+    task = Task(loss=nn.functional.mse_loss, correct=None)
+    data = Generated(2, client, lambda ids: np.array(sizes)[ids], test, classes=1).with_task(task)
     same = {"update": f"fedpage(lr={LR}, batch=none, steps={K}, p=0.3{more})", "strategy": "FedAvg(prior=uniform)"}
-    same |= {"select": "fedpage(count=1, p=0.3)", "task": Task(loss=nn.functional.mse_loss, correct=None)}
+    same |= {"select": "fedpage(count=1, p=0.3)"}
     watch = Watch()
-    return fedalpha.run(data, Scalar, rounds=rounds, workers=1, callbacks=[watch], **{**same, **options}), watch
+    return fedalpha.run(
+        data, Scalar, rounds=rounds, engine="embedded(workers=1)", callbacks=[watch], **{**same, **options}
+    ), watch
 
 
 def test_two_clients_by_hand() -> None:
@@ -144,9 +147,15 @@ def cost(seed: int, update: str, select: str, accuracy: float, rounds: int = 150
             counts.append(samples)
 
     data, best = regression(seed)
-    same = {"rounds": rounds, "task": Task(loss=squared, correct=None), "seed": seed, "workers": 1}
+    same = {"rounds": rounds, "seed": seed, "engine": "embedded(workers=1)"}
     history = fedalpha.run(
-        data, "softmax", "FedAvg(prior=uniform)", update=update, select=select, callbacks=[Count()], **same
+        data.with_task(Task(loss=squared, correct=None)),
+        "softmax",
+        "FedAvg(prior=uniform)",
+        update=update,
+        select=select,
+        callbacks=[Count()],
+        **same,
     )
     above = np.flatnonzero(~(history.loss - best <= accuracy))
     end = above[-1] + 1
@@ -168,7 +177,7 @@ def test_fewer_rounds_reports_and_gradients_than_fedavg_and_page(seed: int) -> N
 
 def test_workers_change_no_byte(digits: Pooled) -> None:
     same = {"select": "fedpage(count=3, p=0.3)", "update": "fedpage(lr=0.1, p=0.3)", "rounds": 3}
-    runs = [fedalpha.run(digits, "mlp", workers=w, **same) for w in (1, 2)]
+    runs = [fedalpha.run(digits, "mlp", engine=f"embedded(workers={w})", **same) for w in (1, 2)]
     assert same_model(*runs)
 
 

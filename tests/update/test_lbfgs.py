@@ -86,14 +86,17 @@ def test_negative_curvature_is_refused() -> None:
 
 
 def test_it_forgives_a_rate_that_is_far_too_small(digits: Pooled) -> None:
-    same = {"rounds": 4, "workers": 1}
+    same = {"rounds": 4, "engine": "embedded(workers=1)"}
     newton = fedalpha.run(digits, "softmax", update="lbfgs(lr=0.02, batch=none, steps=5)", **same)
     plain = fedalpha.run(digits, "softmax", update="sgd(lr=0.02, batch=none, steps=10)", **same)  # as many gradients
     assert np.nanmin(newton.accuracy[1:] - plain.accuracy[1:]) > 0
 
 
 def test_workers_change_no_byte(digits: Pooled) -> None:
-    runs = [fedalpha.run(digits, "mlp", rounds=1, update="lbfgs(lr=0.1, steps=4)", workers=w) for w in (1, 2)]
+    runs = [
+        fedalpha.run(digits, "mlp", rounds=1, update="lbfgs(lr=0.1, steps=4)", engine=f"embedded(workers={w})")
+        for w in (1, 2)
+    ]
     assert same_model(*runs)
 
 

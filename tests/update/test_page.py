@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import fedalpha
+from fedalpha.analysis.history import History
 from fedalpha.data import Generated, Pooled
-from fedalpha.history import History
 from fedalpha.rng import Draws
 from fedalpha.task import Task
 from histories import same_model
@@ -40,13 +40,18 @@ def cost(update: str, accuracy: float, best: float, rounds: int = 40) -> float:
     """Gradient evaluations until the loss stays within ``accuracy`` of the best, infinite if it does not."""
     count, costs = Counting(), []
 
-    class Watch(fedalpha.callbacks.Callback):
+    class Watch(fedalpha.runs.callbacks.Callback):
         def on_round(self, row: dict, state: object) -> None:  # type: ignore[type-arg]
             costs.append(count.samples)
 
     task = Task(loss=count, correct=None)
     history = fedalpha.run(
-        regression(), "softmax", rounds=rounds, update=update, task=task, workers=1, callbacks=[Watch()]
+        regression().with_task(task),
+        "softmax",
+        rounds=rounds,
+        update=update,
+        engine="embedded(workers=1)",
+        callbacks=[Watch()],
     )
     above = np.flatnonzero(history.loss - best > accuracy)
     return float("inf") if len(above) and above[-1] == rounds else costs[above[-1] + 1]
@@ -69,8 +74,12 @@ def test_fewer_gradient_evaluations_than_sgd_on_a_strongly_convex_problem() -> N
 
 
 def test_chance_one_is_gradient_descent(digits: Pooled) -> None:
-    page = fedalpha.run(digits, "softmax", rounds=2, update="page(lr=0.2, batch=20, steps=5, p=1)", workers=1)
-    plain = fedalpha.run(digits, "softmax", rounds=2, update="sgd(lr=0.2, batch=none, steps=5)", workers=1)
+    page = fedalpha.run(
+        digits, "softmax", rounds=2, update="page(lr=0.2, batch=20, steps=5, p=1)", engine="embedded(workers=1)"
+    )
+    plain = fedalpha.run(
+        digits, "softmax", rounds=2, update="sgd(lr=0.2, batch=none, steps=5)", engine="embedded(workers=1)"
+    )
     for name, value in plain.model.items():
         torch.testing.assert_close(page.model[name], value, rtol=1e-4, atol=1e-6)
 
@@ -80,9 +89,14 @@ def test_by_hand(digits: Pooled) -> None:
     data = digits.client(2)
     alone = Generated(1, lambda _: data, lambda ids: np.array([len(data)]), digits.test, classes=10)
     history: History = fedalpha.run(
-        alone, "softmax", rounds=1, update="page(lr=0.3, batch=16, steps=6, p=0.3)", workers=1, seed=4
+        alone,
+        "softmax",
+        rounds=1,
+        update="page(lr=0.3, batch=16, steps=6, p=0.3)",
+        engine="embedded(workers=1)",
+        seed=4,
     )
-    start = fedalpha.run(alone, "softmax", rounds=0, workers=1, seed=4).model
+    start = fedalpha.run(alone, "softmax", rounds=0, engine="embedded(workers=1)", seed=4).model
     w, b = start["output.weight"].clone(), start["output.bias"].clone()
     x, y = data.x.flatten(1), data.y
 
@@ -111,7 +125,9 @@ def test_by_hand(digits: Pooled) -> None:
 
 
 def test_workers_change_no_byte(digits: Pooled) -> None:
-    runs = [fedalpha.run(digits, "mlp", rounds=2, update="page(lr=0.1)", workers=w) for w in (1, 2)]
+    runs = [
+        fedalpha.run(digits, "mlp", rounds=2, update="page(lr=0.1)", engine=f"embedded(workers={w})") for w in (1, 2)
+    ]
     assert same_model(*runs)
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import fedalpha
+from fedalpha.analysis.history import History
 from fedalpha.data import Generated, Pooled
-from fedalpha.history import History
 from fedalpha.task import Task
 from fedalpha.theory.federations import federation
 from fedalpha.theory.problems import quadratics
@@ -39,7 +39,9 @@ def quadratic(sizes: tuple[int, int] = (1, 1)) -> Generated:
 def run(update: str, rounds: int, strategy: str = "FedAvg(prior=uniform)", **more: object) -> History:
     data = more.pop("data", quadratic())
     task = Task(loss=nn.functional.mse_loss, correct=None)
-    return fedalpha.run(data, Scalar, strategy, rounds=rounds, update=update, task=task, workers=1, **more)  # type: ignore[arg-type]
+    return fedalpha.run(
+        data.with_task(task), Scalar, strategy, rounds=rounds, update=update, engine="embedded(workers=1)", **more
+    )  # type: ignore[arg-type]
 
 
 def test_one_round_and_the_next_by_hand() -> None:
@@ -88,13 +90,16 @@ def test_partial_participation_keeps_the_states_of_the_absent() -> None:
 
 
 def test_workers_change_no_byte_and_the_variates_travel(digits: Pooled) -> None:
-    runs = [fedalpha.run(digits, "mlp", rounds=3, update="scaffold(lr=0.1)", workers=w) for w in (1, 2, 3)]
+    runs = [
+        fedalpha.run(digits, "mlp", rounds=3, update="scaffold(lr=0.1)", engine=f"embedded(workers={w})")
+        for w in (1, 2, 3)
+    ]
     for other in runs[1:]:
         assert same_model(other, runs[0])
         assert without_times(other) == without_times(runs[0])
     first, second = runs[0].rows[1], runs[0].rows[2]
     assert second["bytes_down"] == 2 * first["bytes_down"]
-    plain = fedalpha.run(digits, "mlp", rounds=1, workers=1).rows[1]
+    plain = fedalpha.run(digits, "mlp", rounds=1, engine="embedded(workers=1)").rows[1]
     assert first["bytes_up"] > 1.9 * plain["bytes_up"]
     assert runs[0].accuracy[-1] > 0.5
 
@@ -114,7 +119,7 @@ def test_a_rate_that_comes_to_zero_leaves_everything_finite(update: str) -> None
 
 def test_weights_are_the_populations_where_sizes_are_no_counts() -> None:
     """Sizes that sum to 1, with one sample each: without drift the end is the optimum of Σ p_i·F_i."""
-    clients, model, task = federation("quadratics")
+    clients, model = federation("quadratics")
     update = "scaffold(lr=0.02, steps=5, prior=size)"
-    history = fedalpha.run(clients, model, rounds=400, update=update, task=task, workers=1)
+    history = fedalpha.run(clients, model, rounds=400, update=update, engine="embedded(workers=1)")
     assert history.loss[-1] == pytest.approx(quadratics().constants.F_star, abs=1e-6)

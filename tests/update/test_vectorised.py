@@ -9,7 +9,7 @@ from torch import nn
 
 import fedalpha
 from fedalpha.data import Examples, Pooled
-from fedalpha.engine.embedded import Embedded
+from fedalpha.engine.backends.embedded import Embedded
 from fedalpha.models import initial
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, fedprox, sgd, vectorised
@@ -35,7 +35,9 @@ def crowd(request: pytest.FixtureRequest) -> Pooled:
 )
 def test_it_agrees_with_the_plain_path_and_workers_change_nothing(crowd: Pooled, model: str, update: str) -> None:
     plain, one, two = (
-        fedalpha.run(crowd, model, "FedSoftWorse(T=0.2)", rounds=2, update=update, workers=w, vectorise=v)
+        fedalpha.run(
+            crowd, model, "FedSoftWorse(T=0.2)", rounds=2, update=update, engine=f"embedded(workers={w}, vectorise={v})"
+        )
         for w, v in ((2, False), (1, True), (2, None))
     )
     assert same_model(one, two)
@@ -48,7 +50,9 @@ def test_it_agrees_with_the_plain_path_and_workers_change_nothing(crowd: Pooled,
 
 def test_losses_after_training_agree(crowd: Pooled) -> None:
     plain, many = (
-        fedalpha.run(crowd, "softmax", "FedSoftWorse(T=0.2, loss=after)", rounds=1, workers=1, vectorise=v)
+        fedalpha.run(
+            crowd, "softmax", "FedSoftWorse(T=0.2, loss=after)", rounds=1, engine=f"embedded(workers=1, vectorise={v})"
+        )
         for v in (False, None)
     )
     assert many.rows[1]["losses"]["after"] == pytest.approx(plain.rows[1]["losses"]["after"], abs=1e-5)
@@ -62,7 +66,13 @@ def test_a_loss_that_is_not_separable_is_stacked_only_for_equal_batches() -> Non
 
     ragged = fedalpha.federation("digits", partition="quantity(a=2.0)", clients=260, seed=1)
     runs = [
-        fedalpha.run(ragged, "softmax", rounds=1, task=Task(loss=odd), update="sgd(batch=4)", workers=1, vectorise=v)
+        fedalpha.run(
+            ragged.with_task(Task(loss=odd)),
+            "softmax",
+            rounds=1,
+            update="sgd(batch=4)",
+            engine=f"embedded(workers=1, vectorise={v})",
+        )
         for v in (False, None)
     ]
     for name, value in runs[0].model.items():
@@ -87,16 +97,16 @@ def test_what_draws_or_remembers_is_not_stacked() -> None:
 def test_forcing_it_where_it_cannot_be_is_refused(digits: Pooled) -> None:
     big = fedalpha.federation("digits", partition="iid", clients=280, seed=0)
     with pytest.raises(ValueError, match="leave vectorise out"):
-        fedalpha.run(big, "mlp(hidden=2000)", rounds=1, vectorise=True, workers=1)
+        fedalpha.run(big, "mlp(hidden=2000)", rounds=1, engine="embedded(workers=1, vectorise=true)")
 
 
 @pytest.mark.parametrize("model", ["softmax", "mlp(hidden=[8, 6])"])
 def test_a_recording_gives_the_bytes_of_what_was_recorded(
     crowd: Pooled, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", workers=1)
+    recorded = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", engine="embedded(workers=1)")
     monkeypatch.setattr(vectorised, "RECORDINGS", 0)
-    direct = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", workers=1)
+    direct = fedalpha.run(crowd, model, rounds=2, update="sgd(batch=3)", engine="embedded(workers=1)")
     assert same_model(recorded, direct)
 
 
@@ -121,7 +131,11 @@ def test_labels_that_are_ignored_and_soft_labels_train_as_on_the_plain_path() ->
         model = nn.Sequential(nn.Linear(6, 3))
         plain, many = (
             fedalpha.run(
-                people, model, rounds=1, update="sgd(batch=3)", task=Task(correct=None), workers=1, vectorise=v
+                people.with_task(Task(correct=None)),
+                model,
+                rounds=1,
+                update="sgd(batch=3)",
+                engine=f"embedded(workers=1, vectorise={v})",
             )
             for v in (False, None)
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from fedalpha.strategies import State
+from fedalpha.strategies.company import PlugPoint
 from fedalpha.text import Registry, Spelled
 from fedalpha.update import Broadcast
 
 
-class Apply(Spelled, ABC):
+class Apply(Spelled, PlugPoint, ABC):
     """The *apply* plug point."""
 
     def init(self) -> State:
@@ -20,4 +21,4 @@ class Apply(Spelled, ABC):
         """The next broadcast and state. Pure."""
 
 
-APPLIES: Registry[Apply] = Registry("apply rule", Apply)  # type: ignore[type-abstract]
+APPLIES: Registry[Apply] = Registry("apply rule", Apply, package=__package__)  # type: ignore[type-abstract]

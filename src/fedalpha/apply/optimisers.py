@@ -13,9 +13,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +32,6 @@ def trained(architecture: Architecture) -> frozenset[str]:
         return frozenset(name for name, _ in architecture.build().named_parameters())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Optimiser(Apply):
     """A server optimiser: ``move`` turns Δ and the memory of one tensor (float64) into a step."""
 
@@ -67,13 +65,10 @@ class Optimiser(Apply):
     reference="Hsu et al., 2019, 1909.06335",
     examples=("fedavgm(lr=1, beta=0.9)",),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class fedavgm(Optimiser):  # noqa: N801 - written in lower case
+class fedavgm(Optimiser):
     """Server momentum; beta = 0 and lr = 1 is plain replacement."""
 
     beta: float = field(default=0.9, metadata={"always": True})
-
-    text_name: ClassVar[str] = "fedavgm"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +79,6 @@ class fedavgm(Optimiser):  # noqa: N801 - written in lower case
         return self.lr * v, {"v": v}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Adaptive(Optimiser):
     """m ← beta1·m + (1 − beta1)·Δ, w ← w − lr·m/(√v + tau); v starts at tau², and there is no bias correction."""
 
@@ -115,13 +109,10 @@ class Adaptive(Optimiser):
     reference="Reddi et al., 2021, 2003.00295",
     examples=("fedadagrad(lr=0.1)",),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class fedadagrad(Adaptive):  # noqa: N801
+class fedadagrad(Adaptive):
     """Adagrad at the server; beta1 = 0 by default, as in the paper's experiments."""
 
     beta1: float = 0.0
-
-    text_name: ClassVar[str] = "fedadagrad"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
         return v + square
@@ -132,13 +123,10 @@ class fedadagrad(Adaptive):  # noqa: N801
     reference="Reddi et al., 2021, 2003.00295",
     examples=("fedadam(lr=0.01)",),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class fedadam(Adaptive):  # noqa: N801
+class fedadam(Adaptive):
     """Adam at the server."""
 
     beta2: float = 0.99
-
-    text_name: ClassVar[str] = "fedadam"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,11 +141,8 @@ class fedadam(Adaptive):  # noqa: N801
     reference="Reddi et al., 2021, 2003.00295",
     examples=("fedyogi(lr=0.01)",),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class fedyogi(fedadam):  # noqa: N801
+class fedyogi(fedadam):
     """Yogi at the server: like Adam, but v changes by an amount that does not depend on v."""
-
-    text_name: ClassVar[str] = "fedyogi"
 
     def second(self, v: Tensor, square: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * torch.sign(v - square)

@@ -7,7 +7,7 @@ import sys
 import typer
 import typer.core
 
-from fedalpha.cli import bench, data
+from fedalpha.cli import data
 from fedalpha.cli.compare import compare
 from fedalpha.cli.partition import partition
 from fedalpha.cli.report import report
@@ -40,7 +40,6 @@ app.command()(strategies)
 app.command()(partition)
 app.command()(theory)
 app.add_typer(data.app, name="data")
-app.add_typer(bench.app, name="bench")
 
 
 def _version(show: bool) -> None:

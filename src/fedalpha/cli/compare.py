@@ -11,8 +11,10 @@ import typer
 from fedalpha.cli.options import File, Workers, with_settings
 
 if TYPE_CHECKING:
-    from fedalpha.comparison import Summary
-    from fedalpha.history import History
+    from fedalpha.analysis.comparison import Summary
+    from fedalpha.analysis.history import History
+    from fedalpha.runs.callbacks import Callback
+    from fedalpha.runs.settings import Settings
 
 
 @with_settings("strategy", "seed")
@@ -25,11 +27,15 @@ def compare(
     target: Annotated[float, typer.Option(min=0, max=1, help="p of R_p, the rounds to reach that accuracy.")] = 0.6,
     out: Annotated[Path | None, typer.Option(help="Folder for all runs, the table and the curves.")] = None,
     workers: Workers = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="A logger of each run, such as csv('logs/{run}.csv') (repeatable); {run} is the run's name."),
+    ] = None,
     *,
     options: dict[str, Any],
 ) -> None:
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
-    from fedalpha.settings import read_settings, settings
+    from fedalpha.runs.settings import read_settings, settings
     from fedalpha.strategies import STRATEGIES
     from fedalpha.study.plan import parse_seeds
 
@@ -42,21 +48,23 @@ def compare(
         for n in numbers
         for s in chosen
     ]
+    loggers = [_loggers(log or [], cell, several=len(cells) > 1) for cell in cells]
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
 
+    from fedalpha.analysis.comparison import summarise
+    from fedalpha.analysis.measures import Measure, curve
+    from fedalpha.analysis.measures.until import Rounds
     from fedalpha.cli.progress import ShowProgress
-    from fedalpha.comparison import summarise
-    from fedalpha.measures import Measure, curve
 
     runs: dict[str, dict[int, History]] = {s: {} for s in chosen}
     progress = ShowProgress("", total=len(cells) * base.rounds)
     interrupted = False
     try:
-        for cell in cells:
+        for cell, watchers in zip(cells, loggers, strict=True):
             progress.label = f"{cell.strategy}, seed {cell.seed}"
-            folder = None if out is None else out / f"{folder_name(cell.strategy)}-seed{cell.seed}"
-            history = cell.run(out=folder, workers=workers, callbacks=[progress])
+            folder = None if out is None else out / _name(cell)
+            history = cell.run(out=folder, workers=workers, callbacks=[progress, *watchers])
             if history.interrupted:
                 interrupted = True
                 break
@@ -66,11 +74,11 @@ def compare(
     finished = {s: histories for s, histories in runs.items() if histories}
     if finished:
         curves = {s: {n: curve(h) for n, h in histories.items()} for s, histories in finished.items()}
-        measures = [Measure("accuracy"), Measure("R", percent=100 * target)]
+        measures = [Measure.parse("accuracy"), Rounds(100 * target)]
         tables = [summarise(curves, measure) for measure in measures]
         _show(tables)
         if out is not None:
-            from fedalpha.plots import plot_comparison
+            from fedalpha.analysis.plots import plot_comparison
 
             count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
             title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
@@ -81,6 +89,20 @@ def compare(
     if interrupted:
         print("interrupted; what is shown are the finished runs" + ("; the same command goes on" if out else ""))
         raise typer.Exit(130)
+
+
+def _name(cell: Settings) -> str:
+    return f"{folder_name(cell.strategy)}-seed{cell.seed}"
+
+
+def _loggers(texts: list[str], cell: Settings, several: bool) -> list[Callback]:
+    """The loggers of one run; with several runs each must say which run it is told about."""
+    from fedalpha.runs.loggers import LOGGERS
+
+    for text in texts:
+        if several and "{run}" not in text:
+            raise ValueError(f"log = {text!r} is the same for every run; write {{run}} in it, as in csv('{{run}}.csv')")
+    return [LOGGERS.parse(text.replace("{run}", _name(cell))) for text in texts]
 
 
 def _show(tables: list[list[Summary]]) -> None:

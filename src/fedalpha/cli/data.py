@@ -6,24 +6,28 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.cli.options import Plugin, use_plugin
+
 app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_() -> None:
+def list_(plugin: Plugin = None) -> None:
     """List the data sets: what they hold, and where they are or would come from."""
     from rich.console import Console
     from rich.table import Table
 
+    from fedalpha.data import DATASETS
     from fedalpha.data.fetching import cache_folder
-    from fedalpha.data.sources import catalogue
 
+    use_plugin(plugin)
     table = Table("name", "train", "test", "shape", "classes", "MB", "where")
-    for row in catalogue():
-        shape = "×".join(map(str, row.shape))
-        table.add_row(
-            row.name, f"{row.train:,}", f"{row.test:,}", shape, str(row.classes), f"{row.megabytes:g}", row.origin
-        )
+    for entry in DATASETS:
+        data = DATASETS.parse(entry.examples[0])
+        train, test = ("–", "–") if data.samples is None else (f"{count:,}" for count in data.samples)
+        shape = "×".join(map(str, data.shape))
+        _, origin = data.origin()
+        table.add_row(entry.name, train, test, shape, str(len(data.class_names)), f"{data.megabytes:g}", origin)
     Console().print(table)
     typer.echo(f"cache: {cache_folder()}")
 
@@ -31,9 +35,11 @@ def list_() -> None:
 @app.command("get")
 def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets, as in `fedalpha data list`.")],
+    plugin: Plugin = None,
 ) -> None:
     """Fetch data sets, check them, and keep them in the cache folder."""
-    from fedalpha.data.sources import fetch
+    from fedalpha.data import DATASETS
 
+    use_plugin(plugin)
     for name in names:
-        typer.echo(f"{name}: {fetch(name)}")
+        typer.echo(f"{name}: {DATASETS.parse(name).fetch() or 'made on demand, nothing to fetch'}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from fedalpha.settings import Settings
+from fedalpha.runs.settings import Settings
 
 File = Annotated[
     Path | None, typer.Argument(help="TOML file (or a run's config.json) with settings; options override it.")
@@ -18,7 +18,19 @@ File = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes [default: all cores]; the result does not depend on it.")
 ]
+Plugin = Annotated[str | None, typer.Option(help="Python file that registers own rules and data sets.")]
+Log = Annotated[
+    list[str] | None, typer.Option(help="A logger that watches the run, such as csv(rounds.csv) (repeatable).")
+]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save the state every so many rounds.")]
+
+
+def use_plugin(file: str | None) -> None:
+    """Register what the plugin ``file`` holds, if one was given."""
+    if file is not None:
+        from fedalpha.plugins import load_plugin
+
+        load_plugin(file)
 
 
 def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

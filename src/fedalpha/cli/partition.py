@@ -7,27 +7,29 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.cli.options import Plugin, use_plugin
+
 
 def partition(
     dataset: Annotated[str, typer.Option(help="A data set, as in `fedalpha data list`.")] = "digits",
     partition: Annotated[
         str, typer.Option(help="How to split it, like iid, shards(size=30), dirichlet(a=0.5).")
     ] = "shards(size=30)",
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 20,
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="The seed; a run with it has the same partition.")] = 0,
+    plugin: Plugin = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw who holds what to FILE (png, pdf or svg).")] = False,
     file: Annotated[Path, typer.Argument(help="The picture, with --plot.")] = Path("partition.png"),
 ) -> None:
     """Show how a data set is split over clients."""
     from rich.console import Console
 
-    from fedalpha.data import PARTITIONS, describe_partition, load, plot_partition
-    from fedalpha.rng import generator
+    from fedalpha.data import DATASETS, PARTITIONS, Natural, describe_partition, plot_partition
 
-    rule = PARTITIONS.parse(partition)
-    source = load(dataset)
-    parts = rule.split(source.train_y, clients, generator(seed, "partition"))
-    title = f"{dataset}, {rule}, seed {seed}"
-    Console().print(describe_partition(source.train_y, parts, title))
+    use_plugin(plugin)
+    data, rule = DATASETS.parse(dataset), PARTITIONS.parse(partition)
+    labels, parts = data.holdings(rule, clients, seed)
+    title = f"{dataset}, {'clients as given' if isinstance(data, Natural) else rule}, seed {seed}"
+    Console().print(describe_partition(labels, parts, title))
     if plot:
-        typer.echo(f"picture: {plot_partition(source.train_y, parts, source.class_names, file, title)}")
+        typer.echo(f"picture: {plot_partition(labels, parts, data.class_names, file, title)}")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedalpha.callbacks import Callback
-from fedalpha.history import History, Row
+from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
+from fedalpha.runs.callbacks import Callback
 
 _SECONDS_BETWEEN_LINES = 2.0
 

@@ -12,14 +12,9 @@ from fedalpha.cli.study import Jobs, Rounds, Seeds, run_and_show
 if TYPE_CHECKING:
     from fedalpha.study.reproduction import Form
 
-Name = Annotated[
-    str,
-    typer.Argument(help="mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all."),
-]
-
 
 def reproduce(
-    name: Name,
+    name: str,
     protocol: Annotated[str, typer.Option(help="printed, authors or calibrated.")] = "calibrated",
     seeds: Seeds = None,
     rounds: Rounds = None,
@@ -30,7 +25,10 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL].")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Reproduce a table or figure of the paper, the published figure beside ours."""
+    """Reproduce a table or figure of the paper, the published figure beside ours.
+
+    NAME is mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all.
+    """
     from fedalpha.report import write_report
     from fedalpha.study.protocols import PROTOCOLS
     from fedalpha.study.reproduction import NAMES, TABLES, experiment
@@ -49,16 +47,19 @@ def reproduce(
 
 
 def calibrate(
-    name: Annotated[str, typer.Argument(help="mnist-iid or fmnist-noniid.")],
+    name: str,
     out: Annotated[Path | None, typer.Option(help="Folder of the calibration [default: runs/calibrate-NAME].")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Find the learning rate of the calibrated protocol: FedAvg alone, on seeds that are not reported."""
+    """Find the learning rate of the calibrated protocol: FedAvg alone, on seeds that are not reported.
+
+    NAME is mnist-iid or fmnist-noniid.
+    """
     from rich.console import Console
     from rich.table import Table
 
+    from fedalpha.analysis.measures import Measure
     from fedalpha.cli.study import StudyProgress
-    from fedalpha.measures import Measure
     from fedalpha.study.reproduction import calibrate as find
     from fedalpha.study.reproduction import experiment
 

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from fedalpha.cli.options import CheckpointEvery, Workers
+from fedalpha.cli.options import CheckpointEvery, Log, Workers
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder, as `fedalpha run --out` writes it.")],
     workers: Workers = None,
     checkpoint_every: CheckpointEvery = 1,
+    log: Log = None,
 ) -> None:
     """Go on with an interrupted run, to the same bytes as an undisturbed one."""
     from fedalpha.cli.run import execute
-    from fedalpha.settings import read_settings
+    from fedalpha.runs.settings import read_settings
 
     config = folder / "config.json"
     if not config.exists():
@@ -31,4 +32,4 @@ def resume(
             f"cannot go on with {config}: {error}. (A run that was begun in Python goes on with the same call of "
             "fedalpha.run(…, out=…).)"
         ) from None
-    execute(settings, folder, workers, checkpoint_every)
+    execute(settings, folder, workers, checkpoint_every, log)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedalpha.cli.options import CheckpointEvery, File, Workers, with_settings
+from fedalpha.cli.options import CheckpointEvery, File, Log, Workers, with_settings
 
 if TYPE_CHECKING:
-    from fedalpha.settings import Settings
+    from fedalpha.runs.settings import Settings
 
 
 @with_settings()
@@ -19,21 +19,26 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for config, history, model, curves and checkpoints.")] = None,
     workers: Workers = None,
     checkpoint_every: CheckpointEvery = 1,
+    log: Log = None,
     *,
     options: dict[str, Any],
 ) -> None:
     """Train a federated model under one strategy; the same command again goes on where it was stopped."""
-    from fedalpha.settings import read_settings
+    from fedalpha.runs.settings import read_settings
 
-    execute(read_settings(file, options), out, workers, checkpoint_every)
+    execute(read_settings(file, options), out, workers, checkpoint_every, log)
 
 
-def execute(settings: Settings, out: Path | None, workers: int | None, checkpoint_every: int) -> None:
+def execute(
+    settings: Settings, out: Path | None, workers: int | None, checkpoint_every: int, log: list[str] | None
+) -> None:
     """Run with progress, and say what came of it."""
     from fedalpha.cli.progress import ShowProgress
+    from fedalpha.runs.loggers import LOGGERS
 
     progress = ShowProgress(settings.strategy)
-    history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=[progress])
+    callbacks = [progress, *(LOGGERS.parse(text) for text in log or [])]
+    history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=callbacks)
     if out is not None and not progress.started:
         print(f"{out} holds this run, finished; nothing is left to do")
     last = history.rows[-1] if history.rows else None

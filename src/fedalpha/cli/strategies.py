@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from fedalpha.cli.options import Plugin, use_plugin
 
 
-def strategies(
-    plugin: Annotated[str | None, typer.Option(help="Python file whose strategies are listed too.")] = None,
-) -> None:
+def strategies(plugin: Plugin = None) -> None:
     """List the strategies with their formulas."""
     from rich.console import Console
     from rich.padding import Padding
 
     from fedalpha.strategies import STRATEGIES
 
-    if plugin is not None:
-        from fedalpha.plugins import load_plugin
-
-        load_plugin(plugin)
+    use_plugin(plugin)
     console = Console(highlight=False)
     for entry in STRATEGIES:
         console.print(entry.signature, style="bold", markup=False, soft_wrap=True)

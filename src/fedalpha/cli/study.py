@@ -13,7 +13,7 @@ from fedalpha.text import counted
 
 if TYPE_CHECKING:
     from fedalpha.study import Study
-    from fedalpha.study.runner import Watch
+    from fedalpha.study.crew import Watch
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="Cells at a time [default: all cores]; changes no result.")]
 RayAddress = Annotated[

@@ -7,17 +7,20 @@ blocks of the id-sorted cohort; other rules collect all reports.
 
 from __future__ import annotations
 
-from fedalpha.blocks import blocks
 from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.centred import centred
+from fedalpha.combine.clip import clip
 from fedalpha.combine.feddist import feddist
-from fedalpha.combine.geometric import centred, geomed
+from fedalpha.combine.geomed import geomed
 from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
-from fedalpha.combine.median import median, trimmed
+from fedalpha.combine.median import median
+from fedalpha.combine.nnm import nnm
 from fedalpha.combine.noise import noise
 from fedalpha.combine.pfnm import pfnm
-from fedalpha.combine.steps import clip, nnm
 from fedalpha.combine.sums import Sum, weighted_sum
+from fedalpha.combine.trimmed import trimmed
+from fedalpha.fast.blocks import blocks
 
 __all__ = [
     "COMBINES",

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedalpha.combine.sums import Sum, weighted_sum
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
+from fedalpha.strategies.company import PlugPoint
 from fedalpha.text import Registry, Spelled
 from fedalpha.update import Broadcast, Report
+from fedalpha.update.base import not_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +33,45 @@ class Reports:
     def ids(self) -> NDArray[np.int64]:
         return np.array([r.id for r in self.items], dtype=np.int64)
 
+    @property
+    def summed(self) -> bool:
+        """Whether a sum over the clients came instead of their models."""
+        return self.total is not None
+
+    def only(self, items: Sequence[Report]) -> Reports:
+        """The same with these reports alone."""
+        return Reports(items)
+
+    def finite(self, broadcast: Broadcast) -> bool:
+        """Whether the sum has the form of the model and is finite, and so are the extras."""
+        assert self.total is not None
+        found, sent = self.total.values, broadcast.parameters
+        if found.keys() != sent.keys() or any(found[k].shape != sent[k].shape for k in sent):
+            return False
+        extras = all(not_finite("extra", r.extras) is None for r in self.items)
+        return extras and not_finite("tensor", found) is None
+
+    def divided(self, mass: float) -> Reports:
+        """The same with the sum divided by ``mass``; integer buffers stay."""
+        assert self.total is not None
+        values = self.total.values
+        total = Sum({k: v / mass if v.is_floating_point() else v for k, v in values.items()}, self.total.heaviest)
+        return Reports(self.items, total)
+
+    def gram(self, broadcast: Broadcast) -> Array:
+        """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating tensors."""
+        found = np.zeros((len(self.items), len(self.items)))
+        for name, old in broadcast.parameters.items():
+            if old.is_floating_point():
+                moves = torch.stack([m[name].double() - old.double() for m in self.models()]).flatten(1)
+                found += (moves @ moves.T).numpy()
+        return found
+
+    def nbytes(self, broadcast: Broadcast) -> int:
+        """What the clients uploaded: a model each, and extras."""
+        model = sum(t.nbytes for t in broadcast.parameters.values())
+        return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values())
+
     def models(self) -> list[Parameters]:
         """Every client's parameters; only there if the rule is not linear or alpha came after training."""
         found = [r.parameters for r in self.items if r.parameters is not None]
@@ -40,10 +84,23 @@ class Reports:
         return (self.total or weighted_sum(alpha, self.models())).values
 
 
-class Combine(Spelled, ABC):
+@dataclass(frozen=True)
+class Limit:
+    """What a combine rule holds against: attackers whose total weight is below ``mass``, and at most so many.
+
+    By default nobody: one client can move the aggregate anywhere.
+    """
+
+    mass: float = 0.0
+    inclusive: bool = False
+    """Whether the rule still holds where their weight is ``mass``."""
+    attackers: float = math.inf
+
+
+class Combine(Spelled, PlugPoint, ABC):
     """The *combine* plug point."""
 
-    linear: bool = False
+    linear: ClassVar[bool] = False
     """Whether Σ alpha_i·w_i is all that the rule looks at."""
 
     def init(self) -> State:
@@ -59,5 +116,14 @@ class Combine(Spelled, ABC):
         w_t + Σ alpha_i (w_i − w_t). Pure.
         """
 
+    def breakdown(self, support: int) -> Limit:
+        """What the rule holds against where ``support`` clients weigh more than 0."""
+        return Limit()
 
-COMBINES: Registry[Combine] = Registry("combine rule", Combine)  # type: ignore[type-abstract]
+    @property
+    def clipped_to(self) -> float | None:
+        """The norm to which updates are clipped on their way into a mean; None where they are not."""
+        return None
+
+
+COMBINES: Registry[Combine] = Registry("combine rule", Combine, package=__package__)  # type: ignore[type-abstract]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from fedalpha.update import Broadcast
     reference="Ek et al., PerCom 2021, 10.1109/PERCOM50583.2021.9439129",
     examples=("feddist", "feddist(spread=2, rise=0, limit=128)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class feddist(Combine):  # noqa: N801 - written in lower case
+class feddist(Combine):
     """Diverging neurons may be features of rare data: they join the model instead of being averaged away.
 
     For each neuron of a hidden layer the distances of all clients' versions (incoming weights and bias) from the
@@ -35,8 +33,6 @@ class feddist(Combine):  # noqa: N801 - written in lower case
     spread: float = field(default=3.0, metadata={"always": True})
     rise: float = 0.25
     limit: int = 512
-
-    text_name: ClassVar[str] = "feddist"
 
     def __post_init__(self) -> None:
         for name in ("spread", "rise"):

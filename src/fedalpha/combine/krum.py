@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 from torch import Tensor
 
-from fedalpha.combine.base import COMBINES, Reports
+from fedalpha.combine.base import COMBINES, Limit, Reports
 from fedalpha.combine.robust import Robust, combination, distances, gram
 from fedalpha.strategies import Array
-from fedalpha.strategies.base import normalise
+from fedalpha.strategies.simplex import normalise
 from fedalpha.update import Broadcast
 
 
@@ -20,8 +19,7 @@ from fedalpha.update import Broadcast
     reference="Blanchard et al., 2017",
     examples=("krum(f=1)", "krum(f=1, m=3)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class krum(Robust):  # noqa: N801 - written in lower case
+class krum(Robust):
     """Scores the n clients with alpha > 0, takes the ``m`` best and averages them with alpha; n ≥ 2f + 3.
 
     In a round with fewer clients than that the f that n allows is used.
@@ -29,8 +27,6 @@ class krum(Robust):  # noqa: N801 - written in lower case
 
     f: int = field(default=1, metadata={"always": True})
     m: int = 1
-
-    text_name: ClassVar[str] = "krum"
 
     def __post_init__(self) -> None:
         if self.f < 0 or self.m < 1:
@@ -48,3 +44,6 @@ class krum(Robust):  # noqa: N801 - written in lower case
         chosen = np.zeros(n)
         chosen[best] = alpha[best]
         return normalise(chosen)
+
+    def breakdown(self, support: int) -> Limit:
+        return Limit(1.0, inclusive=True, attackers=min(self.f, max(0, (support - 3) // 2)))

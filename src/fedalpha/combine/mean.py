@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
 from fedalpha.strategies import Array, State
@@ -13,11 +11,9 @@ from fedalpha.update import Broadcast
 
 
 @COMBINES.register(formula="Σ alpha_i·w_i", reference="McMahan et al., 2017")
-@dataclass(frozen=True, eq=False, repr=False)
-class mean(Combine):  # noqa: N801 - written in lower case
+class mean(Combine):
     """Σ alpha_i·w_i in float64; every tensor keeps its dtype, integer buffers are not averaged."""
 
-    text_name: ClassVar[str] = "mean"
     linear = True
 
     def combine(

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 import torch
 
 from fedalpha.combine.base import COMBINES, Reports
+from fedalpha.combine.clip import clip
 from fedalpha.combine.mean import mean
 from fedalpha.combine.robust import Wrapper
-from fedalpha.combine.steps import clip
 from fedalpha.rng import generator
+from fedalpha.select import Select
 from fedalpha.strategies import Array, State
-from fedalpha.update import Broadcast
+from fedalpha.strategies.company import Company
+from fedalpha.update import Broadcast, Update
 
 
 @COMBINES.register(
     formula="w_t + Σ min(alpha_i, c)·clip(x_i, C) + N(0, (z·2·c·C)²)",
-    reference="McMahan et al., 2018, 1710.06963, with unequal weights; see fedalpha.privacy",
+    reference="McMahan et al., 2018, 1710.06963, with unequal weights; see fedalpha.defence.privacy",
     examples=("noise(clip(mean, C=1.0), z=1.0, c=0.1)",),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class noise(Wrapper):  # noqa: N801 - written in lower case
+class noise(Wrapper):
     """Adds Gaussian noise of standard deviation z·2·c·C to every coordinate of a clipped mean.
 
     ``z``: the noise multiplier; ``c``: no weight above this enters (what is cut off stays with w_t). Integer
@@ -36,8 +36,6 @@ class noise(Wrapper):  # noqa: N801 - written in lower case
     z: float = field(default=1.0, metadata={"always": True})
     c: float = field(default=0.1, metadata={"always": True})
     seed: int = 0
-
-    text_name: ClassVar[str] = "noise"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +48,7 @@ class noise(Wrapper):  # noqa: N801 - written in lower case
             raise ValueError(f"{self}: give z ≥ 0 and c in (0, 1]")
 
     @property
-    def C(self) -> float:  # noqa: N802 - the paper's letter
+    def C(self) -> float:
         assert isinstance(self.inner, clip)
         return self.inner.C
 
@@ -58,6 +56,36 @@ class noise(Wrapper):  # noqa: N801 - written in lower case
     def deviation(self) -> float:
         """The standard deviation of the noise in each coordinate."""
         return self.z * 2 * self.c * self.C
+
+    def check(self, company: Company) -> None:
+        """Refuse a strategy that the noise does not cover, and whatever gets around the noise."""
+        if company.combine is not self:
+            raise ValueError(
+                f"{company.combine} has its noise inside another rule, where it is not known what it covers; "
+                f"write {self} alone"
+            )
+        select, update = type(company.select), type(company.update)
+        if select.ask is not Select.ask or select.learn is not Select.learn:
+            raise ValueError(
+                f"{company.select} lets losses decide who takes part, which the noise does not cover; "
+                "use uniform(C=…) with noise"
+            )
+        if update.absorb is not Update.absorb:
+            raise ValueError(
+                f"{company.update} puts what clients send into the next broadcast without noise, so the model is not "
+                "private; use an update that sends a model alone, such as sgd or fedprox"
+            )
+        if company.reevaluate:
+            raise ValueError(
+                f"reevaluate = {company.reevaluate} weighs some clients by what the server measures, and who they are "
+                "depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
+            )
+        needed = company.weigh.sensitivity(self.C)
+        if needed > 2 * self.c * self.C * (1 + 1e-12):
+            raise ValueError(
+                f"{company.weigh} gives a client more weight than the noise is made for: "
+                f"set c ≥ {needed / (2 * self.C):g} in {self}"
+            )
 
     def init(self) -> State:
         return {**super().init(), "drawn": 0}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from fedalpha.update import Broadcast
     reference="Yurochkin et al., 2019, 1905.12022",
     examples=("pfnm", "pfnm(gamma=5, sigma=0.5, sigma0=5, limit=256)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class pfnm(Combine):  # noqa: N801 - written in lower case
+class pfnm(Combine):
     """Probabilistic federated neural matching, for fully connected networks.
 
     Each hidden neuron is a vector: its bias, its outgoing weights and, in the first hidden layer, its incoming
@@ -41,8 +39,6 @@ class pfnm(Combine):  # noqa: N801 - written in lower case
     sigma0: float = 10.0
     sweeps: int = 2
     limit: int = 512
-
-    text_name: ClassVar[str] = "pfnm"
 
     def __post_init__(self) -> None:
         for name in ("gamma", "sigma", "sigma0"):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.base import COMBINES, Combine, Limit, Reports
 from fedalpha.strategies import Array, State
+from fedalpha.strategies.company import Company
 from fedalpha.update import Broadcast
 
 COLUMNS = 1 << 16
@@ -20,7 +21,6 @@ VALUES = 1 << 21
 """At most so many coordinates and so many values at a time: what a rule needs besides the models stays small."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Robust(Combine):
     """A rule for weights on the simplex that looks at every model. Clients with alpha = 0 are not looked at."""
 
@@ -36,7 +36,6 @@ class Robust(Combine):
         """The parameters; alpha > 0 and sums to 1."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Wrapper(Combine):
     """A step around another rule: what it does to the reports before, or to the aggregate after."""
 
@@ -49,6 +48,16 @@ class Wrapper(Combine):
     def inner(self) -> Combine:
         assert isinstance(self.rule, Combine)
         return self.rule
+
+    def check(self, company: Company) -> None:
+        self.inner.check(company)
+
+    def breakdown(self, support: int) -> Limit:
+        return self.inner.breakdown(support)
+
+    @property
+    def clipped_to(self) -> float | None:
+        return self.inner.clipped_to
 
     def init(self) -> State:
         return {"inner": self.inner.init()}

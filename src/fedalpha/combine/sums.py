@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedalpha.blocks import blocks
-from fedalpha.layers import COMPILED
+from fedalpha.fast.blocks import blocks
+from fedalpha.fast.compiled import numba_version
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
 
@@ -53,7 +53,7 @@ class Sum:
             if value.is_floating_point():
                 if name not in self.values:
                     self.values[name] = torch.zeros(value.shape[1:], dtype=torch.float64)
-                _accumulate(self.values[name], value.detach().to("cpu"), alpha, COMPILED and large)
+                _accumulate(self.values[name], value.detach().to("cpu"), alpha, large and numba_version() is not None)
             else:
                 heaviest = max(range(len(alpha)), key=alpha.__getitem__)
                 if alpha[heaviest] > self.heaviest:
@@ -77,7 +77,7 @@ def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled:
     """total += alpha_i·values_i for each i, in pieces that stay in the processor's cache."""
     rows, flat = values.reshape(len(alpha), -1), total.view(-1)
     if compiled and rows.dtype == torch.float32:
-        from fedalpha.kernels import accumulate
+        from fedalpha.fast.kernels import accumulate
 
         accumulate(rows.numpy(), np.array(alpha), flat.numpy())
         return
@@ -92,7 +92,7 @@ def weighted_sum(alpha: Array, models: Iterable[Parameters]) -> Sum:
     """Σ alpha_i·w_i over all clients, block by block; clients with alpha = 0 are not looked at."""
     models = list(models)
     size = sum(value.numel() for value in models[0].values()) if models else 0
-    large = COMPILED and size * np.count_nonzero(alpha) >= _WORTH_THREADS
+    large = size * np.count_nonzero(alpha) >= _WORTH_THREADS and numba_version() is not None
     return _in_columns(alpha, models) if large else _one_by_one(alpha, models)
 
 
@@ -112,7 +112,7 @@ def _in_columns(alpha: Array, models: list[Parameters]) -> Sum:
 
     The sums stay in the cache, so every model is read once and nothing else moves.
     """
-    from fedalpha.kernels import sum_blocks
+    from fedalpha.fast.kernels import sum_blocks
 
     names = list(models[0])
     others = {name for name, value in models[0].items() if value.dtype != torch.float32}

@@ -1,69 +1,34 @@
-"""The interface between a round and the place where clients are computed."""
+"""Where clients are computed, written as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from fedalpha.text import Registry, Spelled
 
-from fedalpha.combine import Reports
-from fedalpha.strategies import Array
-from fedalpha.update import Broadcast
-
-Ids = NDArray[np.int64]
-Part = Literal["test", "validation"]
+if TYPE_CHECKING:
+    from fedalpha.data.federations import Federation
+    from fedalpha.round import Engine
+    from fedalpha.task import Task
+    from fedalpha.update import Update
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """Who shall train in a round.
+class Place(Spelled, ABC):
+    """An engine that is not started yet. ``workers`` is the number of processes, all cores by default."""
 
-    ``alpha`` (aligned with ``ids``) is given when the weights are known before training and the combine
-    rule is linear: the engine then returns Σ alpha_i·w_i instead of every model. ``states`` holds the
-    clients' states, ``wanted`` the losses to measure besides ``train``.
-    """
+    workers: int | None = None
+    device: str = "cpu"
 
-    round: int
-    ids: Ids
-    alpha: Array | None = None
-    states: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    wanted: frozenset[str] = frozenset()
+    def __post_init__(self) -> None:
+        if self.workers is not None and (isinstance(self.workers, bool) or not isinstance(self.workers, int)):
+            raise ValueError(f"{self.text_name}: workers = {self.workers!r}; give a whole number, at least 1")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"{self.text_name}: workers = {self.workers}; give at least 1")
 
-
-@dataclass(frozen=True)
-class Sample:
-    """Measure a loss on ``batch`` samples, drawn anew in every round, instead of all of a client's data."""
-
-    round: int
-    batch: int
+    @abstractmethod
+    def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
+        """The engine that computes the clients of this federation; it is closed when the run ends."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """The mean loss, and one number per sample for correctness (None where accuracy has no meaning)."""
-
-    loss: float
-    correct: Array | None
-
-    @property
-    def accuracy(self) -> float | None:
-        return None if self.correct is None else float(self.correct.mean())
-
-
-class Engine(Protocol):
-    """Computes what clients compute; knows nothing of strategies."""
-
-    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
-        """F_i of the broadcast model on each client's training data, or on a sample of it."""
-
-    def update(self, broadcast: Broadcast, job: Job) -> Reports:
-        """Train the clients of a job; reports sorted by id."""
-
-    def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
-        """Loss and correctness of the broadcast model on the server's data."""
-
-    def close(self) -> None:
-        """Free what the engine holds."""
+ENGINES: Registry[Place] = Registry("engine", Place, package=__package__)  # type: ignore[type-abstract]

@@ -1,190 +1,29 @@
-"""The embedded engine: this machine, one process or several forked workers."""
+"""This machine: this process, or several forked workers."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import mmap
-import os
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
+from fedalpha.engine.base import ENGINES, Place
 
-from fedalpha.combine import Reports, Sum
-from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
-from fedalpha.engine.layout import Layout, copy_into
-from fedalpha.engine.pool import PLACES, Pool
-from fedalpha.engine.site import ClientSite, Order
-from fedalpha.models import Parameters
-from fedalpha.strategies import Array
-from fedalpha.task import Task
-from fedalpha.update import Broadcast, Report, Update
+if TYPE_CHECKING:
+    from fedalpha.data.federations import Federation
+    from fedalpha.round import Engine
+    from fedalpha.task import Task
+    from fedalpha.update import Update
 
 
-class Embedded:
-    """Runs clients here. ``workers`` sets the parallelism and nothing else: the bytes are the same."""
+@ENGINES.register(examples=("embedded", "embedded(workers=2)"))
+class embedded(Place):
+    """Clients are computed on this machine.
 
-    def __init__(
-        self,
-        federation: Federation,
-        task: Task,
-        update: Update,
-        seed: int,
-        workers: int | None = None,
-        device: str = "cpu",
-        vectorise: bool | None = None,
-    ) -> None:
-        if workers is None:
-            workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if workers < 1:
-            raise ValueError(f"workers = {workers}; give at least 1")
-        workers = min(workers, federation.clients)
-        try:
-            torch.zeros(1, device=device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device = {device!r} cannot be used here: {error}; use cpu") from None
-        self.site = ClientSite(federation, task, update, seed, device, vectorise)
-        alone = workers == 1 or not hasattr(os, "fork") or torch.device(device).type != "cpu"
-        self._crew = None if alone else _Crew(self.site, workers)
+    Cohorts of hundreds of clients with a small dense model are trained many at a time; ``vectorise`` forces or
+    forbids it.
+    """
 
-    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
-        queries = self.site.queries(ids, sample)
-        if self._crew is None:
-            found = [self.site.losses(broadcast, query) for query in queries]
-        else:
-            found = self._crew.run(broadcast, [("losses", query) for query in queries])
-        return np.array([loss for part in found for loss in part])
+    vectorise: bool | None = None
 
-    def update(self, broadcast: Broadcast, job: Job) -> Reports:
-        orders = self.site.orders(broadcast, job)
-        if self._crew is not None:
-            return self._crew.train(broadcast, orders)
-        reports: list[Report] = []
-        total = None if job.alpha is None else Sum()
-        for order in orders:
-            some, sums = self.site.fulfil(broadcast, order, _clone)
-            reports += some
-            if total is not None:
-                total.merge(*sums)
-        return Reports(reports, total)
+    def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
+        from fedalpha.engine.backends.embedded import Embedded
 
-    def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
-        starts = self.site.evaluation_tasks(part)
-        if self._crew is None:
-            found = [self.site.evaluate(broadcast, part, start) for start in starts]
-        else:
-            found = self._crew.run(broadcast, [("evaluate", (part, start)) for start in starts])
-        correct = [c for _, c in found if c is not None]
-        loss = math.fsum(loss for loss, _ in found)
-        count = len(self.site.part(part))
-        return Evaluation(loss / count, np.concatenate(correct) if correct else None)
-
-    def close(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
-
-
-def _clone(place: int, parameters: Parameters) -> Parameters:
-    """A copy in the plain layout, whichever the client trained in."""
-    plain = torch.contiguous_format
-    return {name: value.detach().to("cpu", copy=True, memory_format=plain) for name, value in parameters.items()}
-
-
-class _Crew:
-    """Workers with shared memory for the broadcast, for sums, and for the models of a cohort."""
-
-    def __init__(self, site: ClientSite, workers: int) -> None:
-        self.site = site
-        self.workers = workers
-        self._pool: Pool | None = None
-        self._shape: Any = None
-        self._room = 0
-        self._models: list[Parameters] = []
-
-    def run(self, broadcast: Broadcast, tasks: list[tuple[str, Any]]) -> list[Any]:
-        """Results in the order of the tasks."""
-        pool = self._ready(broadcast)
-        results: list[Any] = [None] * len(tasks)
-        for index, _, result in pool.map(tasks):
-            results[index] = result
-        return results
-
-    def train(self, broadcast: Broadcast, orders: list[Order]) -> Reports:
-        summing = orders[0].alpha is not None
-        rows = 0 if summing else sum(len(order.ids) for order in orders)
-        pool = self._ready(broadcast, rows, max(len(order.blocks) for order in orders))
-        first = np.cumsum([0] + [len(order.ids) for order in orders])
-        found: dict[int, list[Report]] = {}
-        early: dict[int, list[Sum]] = {}
-        total = Sum() if summing else None
-        merged = 0
-        for index, place, (reports, heaviest) in pool.map(
-            [("train", (int(first[i]), order)) for i, order in enumerate(orders)]
-        ):
-            if total is not None:
-                parts = [Sum(values, most) for values, most in zip(self._sums[place], heaviest, strict=False)]
-                if index == merged:
-                    total.merge(*parts)
-                    merged += 1
-                    while merged in early:
-                        total.merge(*early.pop(merged))
-                        merged += 1
-                else:
-                    early[index] = [part.copy() for part in parts]
-            else:
-                reports = [
-                    dataclasses.replace(r, parameters=_clone(0, self._models[int(first[index]) + i]))
-                    for i, r in enumerate(reports)
-                ]
-            found[index] = reports
-        return Reports([r for index in range(len(orders)) for r in found[index]], total)
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-
-    def _ready(self, broadcast: Broadcast, rows: int = 0, sums: int = 1) -> Pool:
-        """A pool whose shared memory holds this broadcast, with room for ``rows`` models and ``sums`` per worker."""
-        shape = (Layout.of(broadcast.parameters), Layout.of(broadcast.extras), broadcast.architecture)
-        known = self._pool is not None and shape[:2] == self._shape[:2] and shape[2] is self._shape[2]
-        if self._pool is None or not known or rows > len(self._models) or sums > self._room:
-            self.close()
-            self._shape, self._room = shape, sums
-            parameters, extras, architecture = shape
-            wide = Layout.of(broadcast.parameters, wide=True)
-            self._here = Broadcast(
-                architecture, parameters.views(_shared(parameters.nbytes)), extras.views(_shared(extras.nbytes))
-            )
-            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(PLACES * self.workers)]
-            self._models = [parameters.views(_shared(parameters.nbytes)) for _ in range(rows)]
-            self._pool = Pool(self.workers, self._handle)
-        copy_into(self._here.parameters, broadcast.parameters)
-        copy_into(self._here.extras, broadcast.extras)
-        return self._pool
-
-    def _handle(self, place: int, task: tuple[str, Any]) -> Any:
-        """Runs in a worker."""
-        match task:
-            case ("losses", query):
-                return self.site.losses(self._here, query)
-            case ("evaluate", (part, start)):
-                return self.site.evaluate(self._here, part, start)
-            case ("train", (first, order)):
-
-                def keep(client: int, parameters: Parameters) -> None:
-                    copy_into(self._models[first + client], parameters)
-
-                reports, sums = self.site.fulfil(self._here, order, keep)
-                for mine, part in zip(self._sums[place], sums, strict=False):
-                    copy_into(mine, part.values)
-                return reports, [part.heaviest for part in sums]
-        raise ValueError(f"unknown task {task!r}")
-
-
-def _shared(nbytes: int) -> Tensor:
-    """Anonymous memory that forked children share; it leaves nothing behind when processes are killed."""
-    return torch.frombuffer(mmap.mmap(-1, max(nbytes, 1)), dtype=torch.uint8)
+        return Embedded(federation, task, update, seed, self.workers, self.device, self.vectorise)

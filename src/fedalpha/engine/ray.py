@@ -1,172 +1,26 @@
-"""The Ray engine: the blocks of a cohort, computed on the workers of a Ray cluster.
-
-Blocks are those of the embedded engine and are merged in the same order, so the bytes are the same,
-wherever a block was computed and however often: when a node dies, Ray computes its blocks again
-elsewhere. With a linear combine rule a worker sends back one sum per block, not one model per client.
-"""
+"""A Ray cluster."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import math
-import os
-import socket
-from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from fedalpha.engine.base import ENGINES, Place
 
-from fedalpha.combine import Reports, Sum
-from fedalpha.data.federations import Federation
-from fedalpha.engine.base import Evaluation, Ids, Job, Part, Sample
-from fedalpha.engine.embedded import _clone
-from fedalpha.engine.pool import WorkerError
-from fedalpha.engine.site import ClientSite
-from fedalpha.strategies import Array
-from fedalpha.task import Task
-from fedalpha.update import Broadcast, Report, Update
-
-try:
-    import ray
-except ModuleNotFoundError:
-    raise ModuleNotFoundError("--engine ray needs Ray: pip install 'fedalpha[ray]'", name="ray") from None
-
-RETRIES = 10
-"""How often a block is computed again when its worker or node has died."""
+if TYPE_CHECKING:
+    from fedalpha.data.federations import Federation
+    from fedalpha.round import Engine
+    from fedalpha.task import Task
+    from fedalpha.update import Update
 
 
-class Ray:
-    """Runs clients on a Ray cluster: the one at ``address`` (``auto`` for this machine's), or a new local one."""
+@ENGINES.register(examples=("ray", "ray(address='head:6379')"))
+class ray(Place):
+    """Clients are computed on the Ray cluster at ``address``, or on a local one that is started for the run."""
 
-    def __init__(
-        self,
-        federation: Federation,
-        task: Task,
-        update: Update,
-        seed: int,
-        workers: int | None = None,
-        device: str = "cpu",
-        vectorise: bool | None = None,
-        address: str | None = None,
-    ) -> None:
-        self._owned = connect(address, workers)
-        self._work = _work.options(num_gpus=1) if device.startswith("cuda") else _work
-        self._site = ClientSite(federation, task, update, seed, device, vectorise)
-        self._site_ref = ray.put(self._site)
-        self._architecture: Any = None
-        self._sent: Broadcast | None = None
+    vectorise: bool | None = None
+    address: str | None = None
 
-    def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
-        found = self._run(broadcast, "losses", [(query,) for query in self._site.queries(ids, sample)])
-        return np.array([loss for part in found for loss in part])
+    def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
+        from fedalpha.engine.backends.ray import Ray
 
-    def update(self, broadcast: Broadcast, job: Job) -> Reports:
-        reports: list[Report] = []
-        total = None if job.alpha is None else Sum()
-        tasks = [(order,) for order in self._site.orders(broadcast, job)]
-        for some, sums in self._run(broadcast, "train", tasks):
-            reports += some
-            if total is not None:
-                total.merge(*sums)
-        return Reports(reports, total)
-
-    def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
-        tasks = [(part, start) for start in self._site.evaluation_tasks(part)]
-        found = list(self._run(broadcast, "evaluate", tasks))
-        correct = [c for _, c in found if c is not None]
-        loss = math.fsum(loss for loss, _ in found)
-        return Evaluation(loss / len(self._site.part(part)), np.concatenate(correct) if correct else None)
-
-    def close(self) -> None:
-        if self._owned:
-            ray.shutdown()
-
-    def _run(self, broadcast: Broadcast, kind: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results in the order of the tasks. What travels to every worker is put once."""
-        if self._architecture is not broadcast.architecture:
-            self._architecture = broadcast.architecture
-            self._architecture_ref = ray.put(broadcast.architecture)
-        if self._sent is not broadcast:
-            self._sent = broadcast
-            self._broadcast_ref = ray.put((broadcast.parameters, broadcast.extras))
-        refs = [self._site_ref, self._architecture_ref, self._broadcast_ref]
-        yield from _ordered([self._work.remote(refs, kind, task) for task in tasks])
-
-
-def connect(address: str | None, workers: int | None = None) -> bool:
-    """Connect to a cluster, or start a local one; whether this call did so (and must shut it down)."""
-    if ray.is_initialized():
-        return False
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's coming default; unset, Ray 2.55 warns about it.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address is None:
-        options |= {"include_dashboard": False, "num_cpus": workers}
-    try:
-        _probe(address)
-        ray.init(address=address or "local", **options)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise RuntimeError(
-            f"no Ray cluster answers at {address or 'this machine'}: {error}; start one with `ray start --head` and "
-            "give its address (host:6379), or leave --ray-address out for a local one"
-        ) from None
-    return True
-
-
-def _probe(address: str | None) -> None:
-    """An error if nothing listens at host:port; Ray itself would try for minutes."""
-    if address is not None and "://" not in address and ":" in address:
-        host, port = address.rsplit(":", 1)
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
-            pass
-
-
-def _ordered(waiting: list[Any]) -> Iterator[Any]:
-    """Results in order; what is still running is cancelled when the caller stops early."""
-    place = 0
-    try:
-        for place, reference in enumerate(waiting):
-            try:
-                yield ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                raise WorkerError(str(error)) from None
-            except ray.exceptions.RayError as error:
-                raise WorkerError(
-                    f"a task was lost {RETRIES} times on the Ray cluster (nodes killed, or out of memory?): {error}"
-                ) from None
-            waiting[place] = None  # free the memory of what has been taken
-    finally:
-        for reference in waiting[place:]:
-            if reference is not None:
-                with contextlib.suppress(Exception):
-                    ray.cancel(reference, force=False)
-
-
-_here: dict[str, tuple[str, Any]] = {}
-"""In a worker: what was fetched last, by kind, so that it is unpacked once."""
-
-
-def _fetched(kind: str, reference: Any) -> Any:
-    key = reference.hex()
-    if kind not in _here or _here[kind][0] != key:
-        _here[kind] = (key, ray.get(reference))
-    return _here[kind][1]
-
-
-@ray.remote(num_cpus=1, max_retries=RETRIES)
-def _work(refs: list[Any], kind: str, task: tuple[Any, ...]) -> Any:
-    import torch
-
-    torch.set_num_threads(1)
-    site: ClientSite = _fetched("site", refs[0])
-    parameters, extras = _fetched("broadcast", refs[2])
-    broadcast = Broadcast(_fetched("architecture", refs[1]), parameters, extras)
-    match kind:
-        case "losses":
-            return site.losses(broadcast, *task)
-        case "evaluate":
-            return site.evaluate(broadcast, *task)
-        case _:
-            return site.fulfil(broadcast, task[0], _clone)
+        return Ray(federation, task, update, seed, self.workers, self.device, self.vectorise, self.address)

@@ -21,15 +21,16 @@ if find_spec("flwr") is None:
     raise ModuleNotFoundError("fedalpha.flower needs Flower: pip install 'fedalpha[flower]'", name="flwr")
 
 from fedalpha.flower.queries import add_loss_query, loss_query_mod
-from fedalpha.flower.strategy import FedAlpha
 
 if TYPE_CHECKING:
     from fedalpha.flower.pytorch import client_app, evaluate_on, initial_arrays
+    from fedalpha.flower.strategy import FedAlpha
 
 __all__ = ["FedAlpha", "add_loss_query", "client_app", "evaluate_on", "initial_arrays", "loss_query_mod"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:  # these need torch, which users of JAX or scikit-learn may not have
-        return getattr(import_module("fedalpha.flower.pytorch"), name)
+    if name in __all__:  # a client needs neither the server's part nor, with JAX or scikit-learn, torch
+        part = "strategy" if name == "FedAlpha" else "pytorch"
+        return getattr(import_module(f"fedalpha.flower.{part}"), name)
     raise AttributeError(f"module 'fedalpha.flower' has no attribute {name!r}")

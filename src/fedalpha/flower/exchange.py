@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedalpha.flower.queries import ASK_CLIENT, CLIENT_ID, EXAMPLES
-from fedalpha.flower.replies import Rejected, metrics_of, number
+from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, CLIENT_ID, EXAMPLES, LOSS
+from fedalpha.flower.replies import Rejected, finite, metrics_of, number
+from fedalpha.round import Ids
+from fedalpha.strategies import Array as Numbers
 
 
 def exchange(
@@ -51,6 +55,46 @@ def collect(
         time.sleep(pause)
         pause = min(pause * 1.3, longest_pause)
     return replies
+
+
+def ask_losses(
+    grid: Grid, asked: Mapping[int, Message], ids: Ids, timeout: float, size_key: str
+) -> tuple[Numbers, dict[int, str], dict[int, float]]:
+    """F_i(w_t) of these clients, why some have none that can be used, and the sizes that they told.
+
+    ``asked`` holds each client's training message, whose content is sent; sizes are told in `EXAMPLES` only.
+    """
+    queries = [
+        Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id) for m in asked.values()
+    ]
+    replies = exchange(grid, queries, timeout)
+    losses, problems, sizes = np.full(len(ids), math.nan), {}, {}
+    for place, id in enumerate(ids.tolist()):
+        try:
+            message = asked.get(id)
+            metrics = metrics_of(None if message is None else replies.get(message.metadata.dst_node_id))
+            loss = finite(metrics, LOSS)
+            if size_key == EXAMPLES:
+                sizes[id] = number(metrics, EXAMPLES)
+            losses[place] = loss
+        except Rejected as reason:
+            problems[id] = str(reason)
+    return losses, problems, sizes
+
+
+def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict[int, Message]:
+    """The first reply to each client's message; others are logged."""
+    by_message = {m.metadata.message_id: i for i, m in messages.items() if m.metadata.message_id}
+    by_node = {m.metadata.dst_node_id: i for i, m in messages.items()}
+    found: dict[int, Message] = {}
+    for reply in replies:
+        node = reply.metadata.src_node_id
+        id = by_message.get(reply.metadata.reply_to_message_id, by_node.get(node))
+        if id is None or id in found:
+            log(WARNING, "fedalpha: a reply from node %d is not used: unasked or repeated", node)
+            continue
+        found[id] = reply
+    return found
 
 
 @dataclass
@@ -102,14 +146,14 @@ class Roll:
             self.nodes[id] = node
         return sorted(id for id, node in self.nodes.items() if node in connected)
 
-    def wait(self, grid: Grid, least: int, patience: float, timeout: float | None) -> list[int]:
-        """`call` until at least ``least`` clients are connected; an error when patience ends."""
-        end = time.monotonic() + patience
+    def wait(self, grid: Grid, least: int, seconds: float, timeout: float | None) -> list[int]:
+        """`call` until at least ``least`` clients are connected; an error after so many ``seconds``."""
+        end = time.monotonic() + seconds
         while len(ids := self.call(grid, timeout)) < least:
             if time.monotonic() >= end:
                 raise RuntimeError(
-                    f"{len(ids)} clients are connected, {least} are needed, after {patience:g} seconds; start more "
-                    "SuperNodes, lower min_available_nodes, or raise patience="
+                    f"{len(ids)} clients are connected, {least} are needed, after {seconds:g} seconds; start more "
+                    "SuperNodes, lower min_available_nodes, or raise wait_for_nodes="
                 )
             log(INFO, "fedalpha: waiting for clients: %d connected, %d needed", len(ids), least)
             time.sleep(1)

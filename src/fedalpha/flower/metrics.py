@@ -34,7 +34,7 @@ def report(row: Mapping[str, Any], metrics: MetricRecord | None) -> MetricRecord
     record["fedalpha.alpha"] = row["alpha"]
     for kind, values in row["losses"].items():
         record[f"fedalpha.loss.{kind}"] = [math.nan if v is None else v for v in values]
-    for key in ("bytes_down", "bytes_up", "bytes_saved"):
+    for key in ("bytes_down", "bytes_up"):
         record[f"fedalpha.{key}"] = row[key]
-    record["fedalpha.rejected"] = len(row["rejected"])
+    record["fedalpha.refused"] = len(row["refused"])
     return record

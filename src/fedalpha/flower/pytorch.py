@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedalpha.data.federations import Examples, Pair
-from fedalpha.experiment import single_thread
+from fedalpha.fast.threads import single_thread
 from fedalpha.flower.queries import EXAMPLES, METRICS, WANTED, add_loss_query, stable_id
 from fedalpha.models import Architecture, Model, Parameters, initial
 from fedalpha.rng import Draws, integer

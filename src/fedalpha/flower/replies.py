@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,6 @@ _SAME = "send back the arrays that were received, under the same names"
 
 class Rejected(Exception):  # noqa: N818 - it says what happened to a reply
     """Why a reply is not used."""
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A reply to a training message that passed the checks."""
-
-    id: int
-    arrays: Arrays
-    metrics: MetricRecord
-    examples: float
-    message: Message
-
-    @property
-    def nbytes(self) -> int:
-        return sum(len(a.data) for record in self.message.content.array_records.values() for a in record.values())
 
 
 def content_of(reply: Message | None) -> Any:
@@ -68,14 +52,6 @@ def finite(metrics: Mapping[str, Any], key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise Rejected(f"{key} = {value!r}, expected a finite number")
     return float(value)
-
-
-def loss_of(metrics: Mapping[str, Any], key: str, signed: bool) -> float:
-    """A loss that can be weighed."""
-    value = finite(metrics, key)
-    if value < 0 and not signed:
-        raise Rejected(f"{key} = {value!r}, expected a loss ≥ 0 (pass signed=True if losses may be negative)")
-    return value
 
 
 def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:

@@ -1,31 +1,26 @@
-"""What a server app needs in order to go on after it was killed: one file per generation, never pickled.
+"""The folder of ``save``: what a server app needs in order to resume after it was killed.
 
-A tree of arrays, JSON scalars, lists and dicts is stored as safetensors (the arrays) with the tree as
-JSON in the header and a SHA-256 over both. A new generation is written beside the old one and moved
-into place, so that a kill at any instant leaves a readable file. One server at a time holds the folder.
+``checkpoint/`` holds two generations of the state (`fedalpha.store`), ``history.jsonl`` the rows for people and for
+fedalpha's plots, ``lock`` keeps other servers out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import ExitStack
 from logging import WARNING
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.supercore import log
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from fedalpha.checkpoint.lock import FolderLock
 from fedalpha.flower.sums import Arrays
+from fedalpha.store import FolderLock, FormatError, Generations, Growing
 
-_NAMES = ("server.safetensors", "server-previous.safetensors")
+_RECORD = "flwr.app.ArrayRecord"
+_OLD = "server.safetensors"
 
 
 class Saved:
@@ -35,26 +30,32 @@ class Saved:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"save = {str(folder)!r} is a file; give a folder")
-        self._damaged = self._held = False
-        self._locks = ExitStack()
+        self._lock = FolderLock(self.folder)
+        self._generations = Generations(self.folder / "checkpoint")
+        self._history = Growing(self.folder / "history.jsonl", _line)
+        self._rounds: list[dict[str, Any]] = []
+        """Each round's row and metrics, as they are stored."""
+
+    @property
+    def held(self) -> bool:
+        """Whether this server has locked the folder."""
+        return self._lock.held
 
     def hold(self) -> None:
         """Lock the folder until `release` or the end of the process, however it ends."""
-        if not self._held:
+        if not self.held:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._locks.enter_context(FolderLock(self.folder))
-            self._held = True
+            self._lock.__enter__()
 
     def release(self) -> None:
         """Unlock the folder, if it is locked."""
-        self._locks.close()
-        self._held = False
+        self._lock.__exit__(None, None, None)
 
     def go_on(self, identity: Mapping[str, Any], begun: str) -> dict[str, Any] | None:
-        """Lock the folder and return its newest state; that of another run is refused, and the lock given back.
+        """Lock the folder and return its newest state; that of another run is refused, and the lock released.
 
-        ``begun`` is the `digest` of the arrays with which the run begins. A state that began with others is only
-        remarked upon: an initial model that was not drawn from a seed is another one after each start.
+        ``begun`` is the `digest` of the arrays with which the run begins. If the stored run began with others, this
+        is only logged: an initial model that was not drawn from a seed is another one after each start.
         """
         self.hold()
         try:
@@ -69,49 +70,61 @@ class Saved:
             log(WARNING, text, self.folder)
         return tree
 
-    def write(self, tree: dict[str, Any]) -> None:
-        """Store a new generation; the last one that is whole is kept beside it."""
-        arrays: dict[str, Any] = {}
-        text = json.dumps(_pack(tree, "state", arrays))
-        header = {"tree": text, "sha256": digest(arrays, text)}
+    def begin(self) -> None:
+        """Lock the folder for a run that did not load it; one that holds finished rounds is refused."""
+        self.hold()
+        if self._is_new():
+            return
+        self.release()
+        raise RuntimeError(
+            f"{self.folder} holds finished rounds that this run would overwrite, because it was started without "
+            "loading them. Call resume(initial_arrays) first and start with the arrays that it returns, or name "
+            "another folder in save="
+        )
+
+    def write(self, tree: Mapping[str, Any]) -> None:
+        """Store a new generation: ``rows``, ``metrics`` (name → round → values) and the rest of the state."""
+        state = {key: _plain(value) for key, value in tree.items() if key not in ("rows", "metrics")}
+        self._note(tree["rows"], tree["metrics"])
+        state["before"] = {name: found[0] for name, found in tree["metrics"].items() if 0 in found}
         self.folder.mkdir(parents=True, exist_ok=True)
-        newest, previous = (self.folder / name for name in _NAMES)
-        fresh = self.folder / "server.new"
-        with fresh.open("wb") as file:
-            file.write(save(arrays, header))
-            file.flush()
-            os.fsync(file.fileno())
-        if newest.exists() and not self._damaged:
-            os.replace(newest, previous)
-        os.replace(fresh, newest)
-        self._damaged = False
-        _sync(self.folder)
+        try:
+            self._generations.save(tree["round"], state, self._rounds)
+        except TypeError as error:
+            raise TypeError(f"{error}. Keep it in this form, or run without save=") from None
+        self._history.write(tree["rows"])
 
     def read(self) -> dict[str, Any] | None:
         """The newest generation that is whole; None where nothing was stored."""
-        found = [path for name in _NAMES if (path := self.folder / name).exists()]
-        for path in found:
-            try:
-                with safe_open(path, framework="numpy") as file:
-                    header = file.metadata() or {}
-                    arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-                text = header["tree"]
-                if header["sha256"] != digest(arrays, text):
-                    raise ValueError("its SHA-256 does not match")
-                tree: dict[str, Any] = _unpack(json.loads(text), arrays)
-                self._damaged = path != self.folder / _NAMES[0]
-                return tree
-            except (OSError, KeyError, ValueError, SafetensorError) as error:
-                log(WARNING, "fedalpha: %s is damaged (%s); looking for the generation before it", path, error)
-        if found:
-            raise ValueError(f"every generation in {self.folder} is damaged; remove the folder to start from round 1")
-        return None
+        if (self.folder / _OLD).exists():
+            raise FormatError(
+                f"{self.folder / _OLD} is of format 1, which this version of fedalpha does not read; resume the run "
+                "with the version that wrote it, or name another folder in save="
+            )
+        self._history.forget()
+        found = self._generations.load()
+        if found is None:
+            return None
+        state, rounds, problems = found
+        for problem in problems:
+            log(WARNING, "fedalpha: %s; the generation before it is used (round %d)", problem, state["round"])
+        self._rounds = list(rounds)
+        metrics: dict[str, dict[int, Any]] = {name: {0: values} for name, values in state.pop("before").items()}
+        for told in rounds:
+            for name, values in told["metrics"].items():
+                metrics.setdefault(name, {})[told["row"]["round"]] = values
+        tree: dict[str, Any] = _restored(state)
+        return tree | {"rows": [told["row"] for told in rounds], "metrics": metrics}
 
-    def write_rows(self, rows: list[dict[str, Any]]) -> None:
-        """``history.jsonl``, for people and for fedalpha's plots."""
-        fresh = self.folder / "history.new"
-        fresh.write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
-        os.replace(fresh, self.folder / "history.jsonl")
+    def _is_new(self) -> bool:
+        return self._generations.empty and not (self.folder / _OLD).exists()
+
+    def _note(self, rows: list[dict[str, Any]], metrics: Mapping[str, Mapping[int, Any]]) -> None:
+        """Add what is new to `_rounds`. The last round may have been evaluated since the last save."""
+        del self._rounds[-1:]
+        for row in rows[len(self._rounds) :]:
+            told = {name: found[row["round"]] for name, found in metrics.items() if row["round"] in found}
+            self._rounds.append({"row": row, "metrics": told})
 
 
 def _refuse_another_run(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -129,61 +142,42 @@ def _refuse_another_run(folder: Path, there: Mapping[str, Any], here: Mapping[st
         )
 
 
-def _pack(value: Any, path: str, arrays: dict[str, Any]) -> Any:
+def _line(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """A value with each of Flower's array records as a dict of arrays."""
     match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case np.bool_() | np.integer() | np.floating():
-            return value.item()
-        case np.ndarray():
-            arrays[path] = np.ascontiguousarray(value).reshape(value.shape)
-            return {"array": path}
         case ArrayRecord():
-            return {"record": {k: _pack(a.numpy(), f"{path}/{k}", arrays) for k, a in value.items()}}
+            return {_RECORD: {name: array.numpy() for name, array in value.items()}}
         case dict():
-            packed = [[_key(k, path), _pack(v, f"{path}/{k}", arrays)] for k, v in value.items()]
-            return {"dict": packed}
-        case list() | tuple():
-            return {"list": [_pack(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]}
-    raise TypeError(
-        f"{path} is a {type(value).__name__}, which cannot be saved: keep it as arrays, numbers, texts, lists or "
-        "dicts, or run without save="
-    )
-
-
-def _key(key: Any, path: str) -> int | str:
-    if isinstance(key, str | int):
-        return key
-    raise TypeError(f"{path} has a key {key!r}, which cannot be saved: use texts or whole numbers")
-
-
-def _unpack(value: Any, arrays: dict[str, Any]) -> Any:
-    match value:
-        case {"array": path}:
-            return arrays[path]
-        case {"record": items}:
-            return ArrayRecord({k: Array(_unpack(a, arrays)) for k, a in items.items()})
-        case {"dict": items}:
-            return {k: _unpack(v, arrays) for k, v in items}
-        case {"list": items}:
-            return [_unpack(v, arrays) for v in items]
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+        case tuple():
+            return tuple(_plain(inner) for inner in value)
     return value
 
 
-def digest(arrays: Arrays, text: str = "") -> str:
-    """The SHA-256 of names, dtypes, shapes and values, and of a text before them."""
-    found = hashlib.sha256(text.encode())
+def _restored(value: Any) -> Any:
+    """The value that `_plain` was given."""
+    match value:
+        case dict() if _RECORD in value:
+            return ArrayRecord({name: Array(array) for name, array in value[_RECORD].items()})
+        case dict():
+            return {key: _restored(inner) for key, inner in value.items()}
+        case list():
+            return [_restored(inner) for inner in value]
+        case tuple():
+            return tuple(_restored(inner) for inner in value)
+    return value
+
+
+def digest(arrays: Arrays) -> str:
+    """The SHA-256 of names, dtypes, shapes and values."""
+    found = hashlib.sha256()
     for name in sorted(arrays):
         found.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
         found.update(arrays[name].tobytes())
     return found.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    """Make the renames durable, where folders can be synchronised."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -1,17 +1,18 @@
 """`FedAlpha`: any fedalpha strategy as a Flower strategy.
 
-A round, as `fedalpha.round.play` has it: select → (ask for losses → weigh →) train → (weigh →)
-combine → apply. *Select* takes Flower's sampling settings, drawn from a seed; *apply* is a Flower
-server optimiser, which is handed the combined model as if one client had sent it.
+The round is `fedalpha.round.advance`, as in a simulation; this module carries out its orders by messages. *Select*
+takes Flower's sampling settings, drawn from a seed; *apply* is a Flower server optimiser.
 """
 
 from __future__ import annotations
 
 import copy
-import math
+import dataclasses
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,18 @@ from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
-from fedalpha.flower.exchange import Roll, Shown
+from fedalpha.analysis.columns import Context, row
+from fedalpha.defence.tolerance import influence
+from fedalpha.flower.exchange import Roll, Shown, ask_losses, matched
 from fedalpha.flower.metrics import average, report
+from fedalpha.flower.plugs import Connected, Mean, Optimiser, Remote, fraction
 from fedalpha.flower.queries import WANTED
-from fedalpha.flower.replies import Rejected, Trained, metrics_of, number
-from fedalpha.flower.round import Round
+from fedalpha.flower.replies import Rejected, metrics_of, number
+from fedalpha.flower.reports import Model, Reports, Wanted
 from fedalpha.flower.saved import Saved, digest
-from fedalpha.flower.sums import Arrays, is_float, weighted_mean
 from fedalpha.rng import generator
-from fedalpha.strategies import KNOWN_BEFORE_TRAINING, STRATEGIES, Strategy, weigh
+from fedalpha.round import Admission, Algorithm, AskLosses, Heard, Outcome, ServerState, Train, advance, tell
+from fedalpha.strategies import STRATEGIES, Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -45,6 +49,23 @@ _NOT_A_MEAN = (
 )
 
 
+@dataclass
+class _Round:
+    """A round between `FedAlpha.configure_train` and `FedAlpha.aggregate_train`."""
+
+    algorithm: Algorithm
+    state: ServerState
+    population: Connected
+    heard: Heard = field(default_factory=Heard)
+    wanted: frozenset[Any] = frozenset()
+    """what the training replies must tell"""
+    messages: dict[int, Message] = field(default_factory=dict)
+    """client id → training message"""
+    outcome: Outcome | None = None
+    """the end of a round in which nobody trained"""
+    started: float = field(default_factory=time.monotonic)
+
+
 class FedAlpha(flower.Strategy):
     """A Flower strategy that weighs clients by a fedalpha strategy (an object or its text).
 
@@ -53,11 +74,13 @@ class FedAlpha(flower.Strategy):
 
     Clients are known by the stable id that they report (`add_loss_query`), never by their node id.
     ``seed`` draws the cohorts. ``quorum`` says how many of the clients that were asked must answer (a number,
-    or a share below 1); below it the model is kept. ``save`` names a folder: a server app that is
-    killed and started again with the same arguments goes on from the last finished round; ``quorum``,
-    ``patience``, ``query_timeout`` and ``min_available_nodes`` may be others.
-    ``query_timeout`` limits the wait for losses (by default that of `start`), ``patience`` the wait for
-    enough clients to say who they are. ``loss_keys`` say under which metric a training reply tells its
+    or a share below 1); below it the model is kept. Rows say what any ``liars`` clients could do.
+
+    ``save`` names a folder: a server app that is killed and started again with the same arguments continues from
+    the last finished round; ``quorum``, ``liars``, ``wait_for_nodes``, ``query_timeout`` and
+    ``min_available_nodes`` may be others.
+    ``query_timeout`` limits the wait for losses (by default that of `start`), ``wait_for_nodes`` the seconds until
+    enough clients have said who they are. ``loss_keys`` say under which metric a training reply tells its
     losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
@@ -67,14 +90,15 @@ class FedAlpha(flower.Strategy):
     def __init__(
         self,
         strategy: str | Strategy = "FedAvg",
-        over: flower.FedAvg | None = None,
         *,
+        over: flower.FedAvg | None = None,
         seed: int = 0,
         clients: int | None = None,
         quorum: float | int = 1,
+        liars: int = 1,
         save: str | Path | None = None,
         query_timeout: float | None = None,
-        patience: float = 600.0,
+        wait_for_nodes: float = 600.0,
         loss_keys: Mapping[str, str] | None = None,
         accuracy_key: str = "accuracy",
         signed: bool = False,
@@ -87,16 +111,14 @@ class FedAlpha(flower.Strategy):
                 f"over = {type(over).__name__} does not build on a weighted mean; use FedAvg, FedAvgM, FedAdagrad, "
                 "FedAdam, FedYogi, FedProx or a strategy of your own that extends one of them"
             )
-        if isinstance(quorum, bool) or not (0 < quorum < 1 or (quorum >= 1 and quorum % 1 == 0)):
-            raise ValueError(f"quorum = {quorum!r}; give a number of clients (3) or a share of the cohort (0.5)")
         self.rule = STRATEGIES.parse(strategy)
+        self.admission = Admission(quorum, signed=signed)
+        self.liars = liars
         self.seed = seed
-        self.quorum = quorum
         self.query_timeout = query_timeout
-        self.patience = patience
+        self.wait_for_nodes = wait_for_nodes
         self.loss_keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
         self.accuracy_key = accuracy_key
-        self.signed = signed
         self.over = flower.FedAvg(**fedavg) if over is None else copy.copy(over)
         self._identity: dict[str, Any] = {
             "strategy": str(self.rule),
@@ -122,7 +144,8 @@ class FedAlpha(flower.Strategy):
         self.accuracy: float | None = None
         self._state = self.rule.init(clients)
         self._roll = Roll(self.over.weighted_by_key)
-        self._now: Round | None = None
+        self._now: _Round | None = None
+        self._evaluated = False
         self._timeout: float = 3600
         self._offset = 0
         self._warned = False
@@ -136,7 +159,7 @@ class FedAlpha(flower.Strategy):
     def summary(self) -> None:
         """Log the settings."""
         log(INFO, "\t├──> FedAlpha: %s over %s, seed %d", self.rule, type(self.over).__name__, self.seed)
-        log(INFO, "\t│\t├── Fraction: %s, quorum: %s", self._shares, self.quorum)
+        log(INFO, "\t│\t├── Fraction: %s, quorum: %s", self._shares, self.admission.quorum)
         log(INFO, "\t│\t└── Saved in: %s", self._saved.folder if self._saved else "nowhere (pass save=)")
 
     # The whole run
@@ -198,7 +221,7 @@ class FedAlpha(flower.Strategy):
         self._state = tree["weigh"]
         self.accuracy = tree["accuracy"]
         self.rows = tree["rows"]
-        self._metrics = tree["metrics"]
+        self._metrics |= tree["metrics"]
         self._roll.sizes = tree["sizes"]
         vars(self.over).update(tree["over"])
         arrays: ArrayRecord = tree["arrays"]
@@ -213,6 +236,19 @@ class FedAlpha(flower.Strategy):
     def rounds_done(self) -> int:
         """Rounds that were finished before this server app started."""
         return self._offset
+
+    def _own_the_folder(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Lock the folder of ``save`` if `resume` did not. Rounds in it that this run does not know are kept."""
+        if self._saved is None:
+            return
+        if not self._saved.held:
+            self._saved.begin()
+            self.resume(arrays)
+        if self.rows and server_round <= self.rows[-1]["round"]:
+            raise RuntimeError(
+                f"round {server_round} is to be played, but {self._saved.folder} holds {self.rows[-1]['round']} rounds "
+                "of this run: start with resume(initial_arrays) and num_rounds = n - rounds_done"
+            )
 
     def _save(self, arrays: ArrayRecord) -> None:
         """Store what the next round needs."""
@@ -234,7 +270,6 @@ class FedAlpha(flower.Strategy):
                 "metrics": self._metrics,
             }
         )
-        self._saved.write_rows(self.rows)
 
     # Training
 
@@ -246,59 +281,41 @@ class FedAlpha(flower.Strategy):
         Clients with alpha = 0 are not asked to train: they upload a number instead of a model.
         """
         server_round += self._offset
-        if self.rows and self.rows[-1].get("evaluated"):
+        self._own_the_folder(server_round, arrays)
+        if self._evaluated:
             self._save(arrays)
-        sent = {name: array.numpy() for name, array in arrays.items()}
-        key = self.over.weighted_by_key
-        now = self._now = Round(server_round - 1, sent, self.accuracy, self.loss_keys, self.signed, key)
+        self._evaluated, self._now = False, None
         if not self.over.fraction_train:
             return []
-        ids = self._sample(grid, "train", "cohort", now.round)
-        node = self._roll.nodes
         if "after" in self.rule.requires:
             config[WANTED] = ["after"]
-        with _own_random():
-            shown = Shown(grid, [node[i] for i in ids])
-            messages = list(self.over.configure_train(server_round, arrays, config, shown))
-        by_node = {m.metadata.dst_node_id: m for m in messages}
-        asked = {i: by_node[node[i]] for i in ids if node[i] in by_node}
-        if asked:
-            now.messages = self._weigh_before(now, grid, asked, sum(len(a.data) for a in arrays.values()))
-        log(INFO, "fedalpha: round %d: %d of %d sampled clients train", server_round, len(now.messages), len(ids))
-        return list(now.messages.values())
+        model = Model({name: array.numpy() for name, array in arrays.items()})
+        state = ServerState(server_round - 1, model, {}, self._state, {}, {}, accuracy=self.accuracy)
+        now = self._now = _Round(self._algorithm(), state, self._connected(grid, "train"))
 
-    def _weigh_before(self, now: Round, grid: Grid, asked: dict[int, Message], nbytes: int) -> dict[int, Message]:
-        """Whom to train. Where the weights can be known before training, they are known afterwards."""
-        sizes = self._sizes(asked)
-        now.needs = self.rule.needs(self._state, now.gather(sizes or dict.fromkeys(asked, 1.0)))
-        losses: dict[int, float] = {}
-        if "before" in now.needs:
-            now.bytes_down += nbytes * len(asked)
-            losses, told = now.ask_losses(grid, asked, self._patience_for_queries)
-            self._roll.sizes.update(told)
-            if not self._enough(len(losses), len(asked)):
-                now.kept = f"{len(losses)} of {len(asked)} clients told a loss, below the quorum of {self.quorum}"
-                return {}
-            if told and not any(told.values()):
-                now.kept = now.nobody
-                return {}
-            asked = {i: asked[i] for i in losses}
-            sizes = self._sizes(asked)
-        now.cohort = now.gather(sizes or dict.fromkeys(asked, 1.0))  # not all sizes known: weighed after training
-        ids = now.cohort.ids.tolist()
-        if losses:
-            now.cohort = now.cohort.replace(before=np.array([losses[i] for i in ids]))
-        if sizes and now.needs <= KNOWN_BEFORE_TRAINING:
-            try:
-                now.alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
-            except ValueError as error:  # those who are left cannot carry what the rule asks for
-                if not now.rejected:
-                    raise
-                now.kept = str(error)
-                return {}
-            asked = {i: asked[i] for i, a in zip(ids, now.alpha.tolist(), strict=True) if a != 0}
-        now.bytes_down += nbytes * len(asked)
-        return asked
+        def messages(ids: list[int]) -> dict[int, Message]:
+            """The training messages of these clients, as ``over`` makes them."""
+            node = self._roll.nodes
+            with _own_random():
+                shown = Shown(grid, [node[i] for i in ids])
+                made = list(self.over.configure_train(server_round, arrays, config, shown))
+            by_node = {m.metadata.dst_node_id: m for m in made}
+            return {i: by_node[node[i]] for i in ids if node[i] in by_node}
+
+        while isinstance(step := self._advance(now), AskLosses):
+            losses, problems, sizes = ask_losses(
+                grid, messages(step.ids.tolist()), step.ids, self._timeout_of_queries, self.over.weighted_by_key
+            )
+            self._roll.sizes.update(sizes)
+            now.population = dataclasses.replace(now.population, known=dict(self._roll.sizes))
+            now.heard = now.heard.and_losses(step, losses, problems)
+        if isinstance(step, Outcome):
+            now.outcome = step
+        else:
+            assert isinstance(step, Train)
+            now.wanted, now.messages = step.wanted, messages(step.ids.tolist())
+            log(INFO, "fedalpha: round %d: %d clients train", server_round, len(now.messages))
+        return list(now.messages.values())
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -306,62 +323,55 @@ class FedAlpha(flower.Strategy):
         """Check the replies one by one, weigh if that is still to do, combine, and let ``over`` apply."""
         server_round += self._offset
         now, self._now = self._now, None
-        if now is None or now.round != server_round - 1:
+        if now is None or now.state.round != server_round - 1:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
-        trained = now.check(replies)
-        self._roll.sizes.update({t.id: t.examples for t in trained})
-        if now.kept is not None:
-            return self._keep(now, trained, now.kept)
-        if not self._enough(len(trained), len(now.messages)):
-            answered = f"{len(trained)} of {len(now.messages)} clients answered"
-            return self._keep(now, trained, f"{answered}, below the quorum of {self.quorum}")
-        if now.alpha is None and not any(t.examples for t in trained):
-            return self._keep(now, trained, now.nobody)
+        if now.outcome is not None:  # the model was kept before anybody trained
+            return self._finish(now, now.outcome, [])
+        wanted = Wanted(self.over.weighted_by_key, self.loss_keys, now.wanted)
+        found, sent = matched(now.messages, replies), now.state.broadcast.arrays
+        reports = [wanted.read(id, found.get(id), sent) for id in sorted(now.messages)]
+        usable = [r.message for r in reports if r.message is not None]
+        contents = [message.content for message in usable]
+        now.algorithm = self._algorithm(Optimiser(self.over, server_round, next(iter(usable), None)))
+        now.heard = now.heard.and_reports(Reports(reports))
+        outcome = self._advance(now)
+        assert isinstance(outcome, Outcome)
+        self._roll.sizes.update({r.id: r.samples for r in reports if r.problem is None})
+        return self._finish(now, outcome, contents)
 
-        simplex = self.rule.traits.simplex
-        try:
-            if now.alpha is None:
-                now.cohort = now.observe(trained)
-                alpha, now.weigh = weigh(self.rule, self._state, now.cohort)
-                now.alpha = alpha
-            else:
-                assert now.cohort is not None
-                alpha = now.survive(trained, self.rule.in_force(self._state, now.cohort))
-        except ValueError as error:  # as above
-            if not now.rejected:
-                raise
-            return self._keep(now, trained, str(error))
-        combined = weighted_mean(alpha, [t.arrays for t in trained], now.sent, simplex)
-        contents = [t.message.content for t in trained]
+    def _advance(self, now: _Round) -> Any:
+        return advance(now.algorithm, now.state, now.population, self.seed, now.heard)
+
+    def _algorithm(self, over: Optimiser | None = None) -> Algorithm:
+        select = fraction(self._shares["train"], self._least["train"])
+        plugs: dict[str, Any] = {"update": Remote(), "combine": Mean(), "apply": over or Optimiser(self.over)}
+        return Algorithm(select, weigh=self.rule, admission=self.admission, **plugs)
+
+    def _influence(self, outcome: Outcome) -> dict[str, Any] | None:
+        """What any ``liars`` clients could have done to the round."""
+        if outcome.kept is not None:
+            return None
+        combine: Any = Mean()
+        return influence(self.rule, combine, outcome.cohort, outcome.alpha, self.liars, outcome.lost).row()
+
+    def _finish(
+        self, now: _Round, outcome: Outcome, contents: list[RecordDict]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Write the row of a round; the arrays to install, if there are any, and the metrics."""
+        tell(outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values))
+        server_round = outcome.state.round
+        seconds = time.monotonic() - now.started
+        self.rows.append(
+            row(Context(round=server_round, outcome=outcome, influence=self._influence(outcome), seconds=seconds))
+        )
+        self._state = outcome.state.weigh
+        if outcome.kept is not None:
+            return None, None
         metrics = average(contents, self.over.train_metrics_aggr_fn, self.over.weighted_by_key)
-        arrays = self._apply(server_round, combined, now.sent, trained[0].message)
-        self._state = now.weigh
-        self.rows.append(now.row(trained))
         told = report(self.rows[-1], metrics)
         self._metrics["train"][server_round] = dict(told)
-        return arrays, told
-
-    def _keep(self, now: Round, trained: list[Trained], reason: str) -> tuple[None, None]:
-        now.kept = reason
-        log(WARNING, "fedalpha: round %d: %s; the model is kept", now.round + 1, reason)
-        self.rows.append(now.row(trained))
-        return None, None
-
-    def _apply(self, server_round: int, combined: Arrays, sent: Arrays, reply: Message) -> ArrayRecord | None:
-        """What ``over`` makes of the combined model, handed to it as the only reply."""
-        record = ArrayRecord({name: Array(value) for name, value in combined.items()})
-        reply.content = RecordDict(
-            {self.over.arrayrecord_key: record, "metrics": MetricRecord({self.over.weighted_by_key: 1.0})}
-        )
-        applied, _ = self.over.aggregate_train(server_round, [reply])
-        if applied is None:
-            return None
-        return ArrayRecord(
-            {
-                name: Array(applied[name].numpy().astype(old.dtype) if is_float(old) else combined[name])
-                for name, old in sent.items()
-            }
-        )
+        arrays = outcome.state.broadcast.arrays
+        return ArrayRecord({name: Array(value) for name, value in arrays.items()}), told
 
     # Evaluation
 
@@ -372,9 +382,11 @@ class FedAlpha(flower.Strategy):
         server_round += self._offset
         messages: list[Message] = []
         if self.over.fraction_evaluate:
-            ids = self._sample(grid, "evaluate", "evaluate", server_round - 1)
+            rng = generator(self.seed, "evaluate", server_round - 1)
+            rule = fraction(self._shares["evaluate"], self._least["evaluate"])
+            ids, _ = rule.select({}, self._connected(grid, "evaluate"), None, rng)
             with _own_random():
-                shown = Shown(grid, [self._roll.nodes[i] for i in ids])
+                shown = Shown(grid, [self._roll.nodes[i] for i in ids.tolist()])
                 messages = list(self.over.configure_evaluate(server_round, arrays, config, shown))
         if not (messages and "accuracy" in self.rule.requires):  # otherwise the round is not over yet
             self._save(arrays)
@@ -391,36 +403,20 @@ class FedAlpha(flower.Strategy):
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
         record = average(usable, self.over.evaluate_metrics_aggr_fn, self.over.weighted_by_key)
         self._look("evaluate", server_round + self._offset, record)
-        if record is not None and self.rows:
-            self.rows[-1]["evaluated"] = True
+        self._evaluated = record is not None
         return record
 
     # Small parts
 
-    def _sample(self, grid: Grid, kind: str, purpose: str, round: int) -> list[int]:
-        """Client ids: Flower's number of them, drawn by the seed without replacement."""
+    def _connected(self, grid: Grid, kind: str) -> Connected:
+        """The clients that are connected, when there are enough of them."""
         least = max(self._available, self._least[kind], 1)
-        ids = self._roll.wait(grid, least, self.patience, self.query_timeout or self.patience)
-        n = len(ids)
-        m = max(math.floor(self._shares[kind] * n + 1e-9), self._least[kind], 1)
-        if m >= n:
-            return ids
-        places = generator(self.seed, purpose, round).choice(n, size=m, replace=False, shuffle=False)
-        return [ids[p] for p in np.sort(places)]
+        ids = self._roll.wait(grid, least, self.wait_for_nodes, self.query_timeout or self.wait_for_nodes)
+        return Connected(np.array(ids, dtype=np.int64), dict(self._roll.sizes))
 
     @property
-    def _patience_for_queries(self) -> float:
+    def _timeout_of_queries(self) -> float:
         return self._timeout if self.query_timeout is None else self.query_timeout
-
-    def _sizes(self, ids: Collection[int]) -> dict[int, float]:
-        """The clients' sizes as last reported; nothing unless all are known and one is positive."""
-        sizes = {i: self._roll.sizes[i] for i in ids if i in self._roll.sizes}
-        return sizes if len(sizes) == len(ids) and any(sizes.values()) else {}
-
-    def _enough(self, answered: int, asked: int) -> bool:
-        """As `fedalpha.admission.Admission.enough`, which needs torch."""
-        need = math.ceil(self.quorum * asked - 1e-9) if self.quorum < 1 else min(int(self.quorum), asked)
-        return answered >= max(need, 1)
 
     def _look(self, name: str, server_round: int, record: MetricRecord | None) -> None:
         """Keep evaluation metrics; the accuracy among them is what a rule may look at."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedalpha.blocks import blocks
+from fedalpha.fast.blocks import blocks
 from fedalpha.strategies import Array
 
 Arrays = dict[str, NDArray[Any]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from fedalpha.comparison import rounds_played, summarise
-from fedalpha.measures import Measure
+from fedalpha.analysis.comparison import rounds_played, summarise
+from fedalpha.analysis.measures import Measure
+from fedalpha.analysis.stats import Difference, holm
 from fedalpha.report.findings import Findings
 from fedalpha.report.tables import p_text
-from fedalpha.stats import Difference, holm
 
 LEVEL = 0.05
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
+from fedalpha.report.processors import processor_table
 from fedalpha.report.tables import coincidence_notes, print_table, results_table
 
 
@@ -15,5 +16,8 @@ def console_tables(findings: Findings) -> None:
             print_table(f"{title} (Student t over seeds; never the best round)", *results_table(findings, case))
             if findings.study.claims:
                 print_table("claims, each against the rows", *claims_table(findings, case))
+            processors = processor_table(findings, case)
+            if processors[1]:
+                print_table("cells by processor", *processors)
             for note in coincidence_notes(findings, case):
                 print(note)

@@ -9,27 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from fedalpha.comparison import Summary
-from fedalpha.measures import Curve
-from fedalpha.plots import COLOURS
+from fedalpha.analysis.columns import numbers
+from fedalpha.analysis.comparison import Summary
+from fedalpha.analysis.measures import Curve
+from fedalpha.analysis.plots import COLOURS
+from fedalpha.analysis.stats import interval
 from fedalpha.report.across import across
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
+from fedalpha.report.processors import processor_table, processors
 from fedalpha.report.tables import coincidence_notes, p_text, results_table
-from fedalpha.stats import interval
 from fedalpha.study import Published, Result
-from fedalpha.study.store import DIAGNOSTICS
 from fedalpha.text import counted
 
 HEAT_CELLS = 150_000
 """A larger heat map (rounds × clients) is left out: nobody can read it, and the page would be slow."""
-_HEADINGS = dict(
-    zip(
-        DIAGNOSTICS,
-        ("ρ, the weighting skew", "π = min α/p", "Π = max α/p", "effective clients 1/Σα²", "largest α"),
-        strict=True,
-    )
-)
 
 
 def content(findings: Findings) -> dict[str, Any]:
@@ -91,6 +85,8 @@ def run_text(findings: Findings) -> str:
     )
     if stopped:
         text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({questions(findings)})."
+    if len(kinds := processors(findings)) > 1:
+        text += f" Cells ran on {len(kinds)} processors, whose arithmetic differs in the last bits: see the tables."
     if twins:
         same = counted(twins, "cell coincides", "cells coincide")
         text += f" {same} with another one by construction: computed once."
@@ -118,9 +114,9 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
     if not runs:
         return {"name": case, "curves": []}
     summaries = findings.summaries(case)
-    times = [rows for rows in summaries.values() if rows[0].measure.kind == "R"]
+    times = [rows for rows in summaries.values() if rows[0].measure.in_rounds]
     header, body = results_table(findings, case)
-    claims = claims_table(findings, case)
+    claims, places = claims_table(findings, case), processor_table(findings, case)
     targets = [rows[0].measure.percent for rows in times]
     return {
         "name": case,
@@ -132,6 +128,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
         "forests": [forest(rows) for rows in summaries.values() if any(r.difference for r in rows)],
         "table": {"header": header, "body": body},
         "claims": {"header": claims[0], "body": claims[1]},
+        "processors": {"header": places[0], "body": places[1]},
         "notes": coincidence_notes(findings, case),
         "diagnostics": diagnostics(runs),
         "heat": heat_maps(findings, case),
@@ -152,15 +149,15 @@ def diagnostics(runs: dict[str, dict[int, Curve]]) -> list[dict[str, Any]]:
     A round in which a seed lacks it is left out.
     """
     panels = []
-    for name, heading in _HEADINGS.items():
+    for column in (found for found in numbers() if found.panel):
         lines = []
         for strategy, by_seed in runs.items():
             curves = list(by_seed.values())
-            if all(name in c.columns for c in curves):  # older cells have none
-                band = _band(curves, name, 6)
+            if all(column.name in c.columns for c in curves):  # older cells have none
+                band = _band(curves, column.name, 6, column.scale)
                 lines.append({"strategy": strategy, "rounds": list(range(len(band["mean"]))), **band})
         if any(v is not None for item in lines for v in item["mean"]):
-            panels.append({"name": name, "title": heading, "lines": lines})
+            panels.append({"name": column.name, "title": column.heading, "lines": lines})
     return panels
 
 
@@ -212,8 +209,7 @@ def forest(rows: list[Summary]) -> dict[str, Any]:
                     "detail": f"p (Holm) {p_text(row.p_holm)}{note}",
                 }
             )
-    better = "right is better" if measure.higher_is_better else "left is better"
-    unit = better if measure.kind != "client_accuracy_spread" else "left is more even"
+    unit = f"{'right' if measure.higher_is_better else 'left'} is {measure.praise}"
     title = f"Difference in {measure.heading}"
     return {"title": title, "name": str(measure), "items": items, "digits": measure.digits, "unit": unit}
 
@@ -223,8 +219,8 @@ def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:
     clients = next(cell.settings.clients for cell in findings.cells if cell.case == case)
     maps = []
     for strategy, by_seed in findings.of(case).items():
-        if by_seed:
-            seed = min(by_seed)
+        seed = min((seed for seed, result in by_seed.items() if "alpha" in result.columns), default=None)
+        if seed is not None:
             alpha = alphas(by_seed[seed], clients)
             if alpha is not None and alpha.size <= HEAT_CELLS:
                 rows = [[None if math.isnan(v) else float(f"{v:.3g}") for v in row] for row in alpha.tolist()]
@@ -258,19 +254,17 @@ def partition(findings: Findings, case: str) -> dict[str, Any] | None:
 def _label_counts(
     dataset: str, split: str, clients: int, seed: int, validation: float
 ) -> tuple[list[list[int]], list[str]] | None:
-    from fedalpha.data import federation
-    from fedalpha.data.sources import CLASS_NAMES, catalogue
+    from fedalpha.data import DATASETS, federation
 
-    here = {row.name for row in catalogue() if row.cached}
-    if clients > 400 or (dataset in CLASS_NAMES and dataset not in here):
-        return None
     try:
-        counts = federation(dataset, partition=split, clients=clients, seed=seed, validation=validation).label_counts
+        data = DATASETS.parse(dataset)
+        here, _ = data.origin()
+        if clients > 400 or not here:
+            return None
+        counts = federation(data, partition=split, clients=clients, seed=seed, validation=validation).label_counts
     except ValueError:  # a plugin's, which need not be here
         return None
-    if counts is None:
-        return None
-    return counts.tolist(), list(CLASS_NAMES.get(dataset, [str(k) for k in range(counts.shape[1])]))
+    return None if counts is None else (counts.tolist(), list(data.class_names))
 
 
 def _round(value: float, digits: int) -> float | None:

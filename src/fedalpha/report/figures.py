@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedalpha.plots import COLOURS, figure, over_rounds
+from fedalpha.analysis.plots import COLOURS, figure, over_rounds
 from fedalpha.study.store import write_bytes
 
 if TYPE_CHECKING:

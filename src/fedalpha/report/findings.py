@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedalpha.comparison import Summary, summarise
-from fedalpha.measures import Curve, Measure
+from fedalpha.analysis.columns import stored
+from fedalpha.analysis.comparison import Summary, summarise
+from fedalpha.analysis.measures import Curve, Measure
 from fedalpha.study import Cell, Result, Store, Study, load_study
 
 
@@ -87,5 +88,4 @@ def gather(folder: str | Path) -> Findings:
 
 
 def _numbers(result: Result) -> dict[str, list[Any]]:
-    lists = {"cohort", "alpha", "loss_before", "loss_train", "loss_after"}
-    return {name: values for name, values in result.columns.items() if name not in lists}
+    return {found.name: result.columns[found.name] for found in stored("none") if found.name in result.columns}

@@ -14,7 +14,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from fedalpha.measures import Measure
+from fedalpha.analysis.measures import Measure
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import gather
 from fedalpha.report.tables import markdown_table, results_table

@@ -8,8 +8,9 @@ import math
 import sys
 from typing import Any
 
-from fedalpha.comparison import Summary
+from fedalpha.analysis.comparison import Summary
 from fedalpha.report.findings import Findings
+from fedalpha.report.processors import processor_note
 
 STATISTICS = (
     "case",
@@ -45,7 +46,8 @@ def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[s
             if published:
                 line.append(_published(published.get((name, row.strategy)), row))
             own = "reference" if row.strategy == findings.study.against else row.difference_text
-            body.append([*line, own, p_text(row.p_holm), row.note])
+            notes = [row.note, processor_note(findings, case, row.strategy)]
+            body.append([*line, own, p_text(row.p_holm), "; ".join(note for note in notes if note)])
     return header, body
 
 

@@ -12,6 +12,7 @@ from fedalpha.report.claims import claims_table
 from fedalpha.report.content import content, facts, run_text
 from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
+from fedalpha.report.processors import processor_table
 from fedalpha.report.tables import coincidence_notes, markdown_table, results_table, statistics_csv
 from fedalpha.study.store import write_text
 
@@ -61,6 +62,9 @@ def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
         lines += [markdown_table(*results_table(findings, case)), ""]
         if study.claims:
             lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
+        processors = processor_table(findings, case)
+        if processors[1]:
+            lines += ["Cells by processor:", "", markdown_table(*processors), ""]
         for note in coincidence_notes(findings, case):
             lines += [note, ""]
         lines += _images(figures, f"case{number + 1}-" if several else "")

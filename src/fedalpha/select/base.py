@@ -4,46 +4,66 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.strategies import Array, State
+from fedalpha.strategies.company import PlugPoint
 from fedalpha.text import Registry, Spelled
 
 Ids = NDArray[np.int64]
 
 
-class Ask(Protocol):
-    """``ask(ids)``: the losses of the current model on those clients; with ``batch``, from so many samples."""
+@dataclass(frozen=True, eq=False)
+class Question:
+    """For the losses of the current model on these clients; with ``batch``, estimated from so many samples."""
 
-    def __call__(self, ids: Ids, batch: int | None = None) -> Array: ...
+    ids: Ids
+    batch: int | None = None
 
 
 class Population(Protocol):
-    """The registered clients, ids 0 … clients − 1."""
+    """The clients that can be selected: ``clients`` of them, sorted by id."""
 
-    clients: int
+    @property
+    def clients(self) -> int: ...
 
-    def sizes(self, ids: Ids) -> Array: ...
+    def named(self, places: Ids) -> Ids:
+        """The ids of the clients at these places, 0 … clients − 1."""
 
-    def optima(self, ids: Ids) -> Array | None: ...
+    def sizes(self, ids: Ids) -> Array:
+        """Their sample counts; NaN where they are not known yet."""
+
+    def optima(self, ids: Ids) -> Array | None:
+        """Their F_i*; None where unknown."""
 
 
-class Select(Spelled, ABC):
+class Select(Spelled, PlugPoint, ABC):
     """The *select* plug point."""
 
     def init(self, n: int | None = None) -> State:
         return {}
 
+    def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question | None:
+        """Whose losses the choice depends on; None where nobody is asked. Pure."""
+        return None
+
     @abstractmethod
-    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
-        """Sorted ids of this round's cohort, and the next state. Pure."""
+    def select(
+        self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
+    ) -> tuple[Ids, State]:
+        """Sorted ids of this round's cohort, and the next state. Pure.
+
+        ``losses`` answer the question of `ask`: aligned with its ids, NaN for clients that were refused. ``rng`` is
+        the generator that `ask` was given, from its start: a rule that drew candidates there draws them again.
+        """
 
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
         """The state after the round: ``losses`` are the training losses that the clients reported. Pure."""
         return state
 
 
-SELECTIONS: Registry[Select] = Registry("selection", Select)  # type: ignore[type-abstract]
+SELECTIONS: Registry[Select] = Registry("selection", Select, package=__package__)  # type: ignore[type-abstract]

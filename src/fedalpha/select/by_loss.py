@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 
-from fedalpha.select.base import SELECTIONS, Ask, Ids, Population
+from fedalpha.select.base import SELECTIONS, Ids, Population, Question
 from fedalpha.select.uniform import uniform
 from fedalpha.strategies import Array, State
-from fedalpha.strategies.base import recall, remember
+from fedalpha.strategies.memory import recall, remember
 
 
 def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
@@ -34,8 +33,7 @@ def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
         "power_of_choice(count=3, d=10, stale=true)",
     ),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class power_of_choice(uniform):  # noqa: N801 - written in lower case
+class power_of_choice(uniform):
     """Candidates in proportion to their data, of whom the worst served take part.
 
     ``d``: a number of candidates or a fraction of all clients; it is at least m. d = m is sampling ∝ p, a
@@ -48,8 +46,6 @@ class power_of_choice(uniform):  # noqa: N801 - written in lower case
     d: int | float = field(default=0.3, metadata={"always": True})
     batch: int | None = None
     stale: bool = False
-
-    text_name: ClassVar[str] = "power_of_choice"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,18 +61,25 @@ class power_of_choice(uniform):  # noqa: N801 - written in lower case
         d = self.d if isinstance(self.d, int) else math.floor(self.d * n + 1e-9)
         return min(n, max(d, self.size(n)))
 
-    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
-        n = population.clients
-        found = draw(rng, population.sizes(np.arange(n)), self.candidates(n))
-        if self.stale:
-            losses = recall(state, found, math.inf)
+    def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question | None:
+        return None if self.stale else Question(np.sort(self._drawn(population, rng)), self.batch)
+
+    def select(
+        self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
+    ) -> tuple[Ids, State]:
+        found = self._drawn(population, rng)
+        if losses is None:
+            known = recall(state, found, math.inf)
         else:
-            order = np.argsort(found)
-            losses = np.empty(len(found))
-            losses[order] = ask(found[order], self.batch)
-            losses = np.where(np.isfinite(losses), losses, -math.inf)
-        worst = np.argsort(-losses, kind="stable")[: self.size(n)]  # ties: in the order of the draw
+            known = np.empty(len(found))
+            known[np.argsort(found)] = np.where(np.isfinite(losses), losses, -math.inf)
+        worst = np.argsort(-known, kind="stable")[: self.size(population.clients)]  # ties: in the order of the draw
         return np.sort(found[worst]), state
+
+    def _drawn(self, population: Population, rng: np.random.Generator) -> Ids:
+        n = population.clients
+        everybody = population.named(np.arange(n))
+        return everybody[draw(rng, population.sizes(everybody), self.candidates(n))]
 
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
         known = np.isfinite(losses)
@@ -90,17 +93,20 @@ class power_of_choice(uniform):  # noqa: N801 - written in lower case
     reference="after Goetz et al., 2019, 1909.12641, whose values are √n_i·F_i",
     examples=("loss_proportional(C=0.1)", "loss_proportional(count=5)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class loss_proportional(uniform):  # noqa: N801
+class loss_proportional(uniform):
     """Clients in proportion to the loss that they hold: p_i·F_i; everybody is asked."""
 
-    text_name: ClassVar[str] = "loss_proportional"
+    def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question:
+        return Question(population.named(np.arange(population.clients)))
 
-    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
-        everybody = np.arange(population.clients)
-        sizes, losses = population.sizes(everybody), ask(everybody)
-        losses = np.where(np.isfinite(losses), np.maximum(losses, 0.0), 0.0)
-        chances = sizes * (losses / max(losses.max(), 1e-300))
+    def select(
+        self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
+    ) -> tuple[Ids, State]:
+        assert losses is not None
+        everybody = population.named(np.arange(population.clients))
+        sizes = population.sizes(everybody)
+        held = np.where(np.isfinite(losses), np.maximum(losses, 0.0), 0.0)
+        chances = sizes * (held / max(held.max(), 1e-300))
         if not (chances > 0).any():
             chances = sizes
-        return np.sort(draw(rng, chances, self.size(population.clients))), state
+        return everybody[np.sort(draw(rng, chances, self.size(population.clients)))], state

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import field
 
 import numpy as np
 
-from fedalpha.select.base import SELECTIONS, Ask, Ids, Population
+from fedalpha.select.base import SELECTIONS, Ids, Population
 from fedalpha.select.uniform import uniform
-from fedalpha.strategies import State
+from fedalpha.strategies import Array, State
 
 
 def everybody(rng: np.random.Generator, p: float) -> bool:
@@ -22,8 +21,7 @@ def everybody(rng: np.random.Generator, p: float) -> bool:
     reference="Zhao et al., 2021, 2108.04755",
     examples=("fedpage(C=0.1, p=0.1)", "fedpage(count=5, p=0.2)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class fedpage(uniform):  # noqa: N801 - written in lower case
+class fedpage(uniform):
     """Everybody with chance ``p``, else as `uniform`; for the client update of the same name, with the same ``p``.
 
     The client update throws the same coin. PAGE's choice is p = m/(N + m), about C.
@@ -31,14 +29,14 @@ class fedpage(uniform):  # noqa: N801 - written in lower case
 
     p: float = field(default=0.1, metadata={"always": True})
 
-    text_name: ClassVar[str] = "fedpage"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.p, bool) or not 0 < self.p <= 1:
             raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with everybody, in (0, 1]")
 
-    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
+    def select(
+        self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
+    ) -> tuple[Ids, State]:
         if everybody(rng, self.p) or not state:
-            return np.arange(population.clients), {"begun": True}
-        return super().select(state, population, ask, rng)
+            return population.named(np.arange(population.clients)), {"begun": True}
+        return super().select(state, population, losses, rng)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from fedalpha.select.base import SELECTIONS, Ask, Ids, Population, Select
-from fedalpha.strategies import State
+from fedalpha.select.base import SELECTIONS, Ids, Population, Select
+from fedalpha.strategies import Array, State
 
 
 @SELECTIONS.register(
@@ -17,8 +15,7 @@ from fedalpha.strategies import State
     reference="McMahan et al., 2017",
     examples=("uniform", "uniform(C=0.1)", "uniform(count=5)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class uniform(Select):  # noqa: N801
+class uniform(Select):
     """m = max(1, ⌊C·N⌋) clients at random, or ``count`` of them; all of them by default.
 
     >>> uniform(C=0.1).size(25)
@@ -27,8 +24,6 @@ class uniform(Select):  # noqa: N801
 
     C: float = 1.0
     count: int | None = None
-
-    text_name: ClassVar[str] = "uniform"
 
     def __post_init__(self) -> None:
         if not 0 < self.C <= 1:
@@ -41,8 +36,10 @@ class uniform(Select):  # noqa: N801
             return min(self.count, n)
         return max(1, math.floor(self.C * n + 1e-9))
 
-    def select(self, state: State, population: Population, ask: Ask, rng: np.random.Generator) -> tuple[Ids, State]:
+    def select(
+        self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
+    ) -> tuple[Ids, State]:
         n, m = population.clients, self.size(population.clients)
         if m == n:
-            return np.arange(n), state
-        return np.sort(rng.choice(n, size=m, replace=False, shuffle=False)), state
+            return population.named(np.arange(n)), state
+        return population.named(np.sort(rng.choice(n, size=m, replace=False, shuffle=False))), state

@@ -1,7 +1,17 @@
 """*Weigh*: strategies turn a cohort's losses, sizes and round into coefficients alpha.
 
-A new strategy is a frozen dataclass in a file of this package, registered with
-``@STRATEGIES.register``; the contract suite then runs over it. NumPy is all it needs.
+A new strategy is a class in a file of this package, registered with ``@STRATEGIES.register(…)``. The registry finds
+the file by itself, and the contract suite runs over the strategy. NumPy is all it needs.
+
+- The paper's rules: `FedAvg` where the final model must be unbiased; the Worse family (`FedWorse`, `FedSoftWorse`) to
+  lift the clients that are served worst; the Better family for a fast start. The soft forms are the stable ones.
+- Combinators take strategies: `switch`, `anneal` and `adaptive` pass from one to another, `mix` mixes, `cap` and
+  `floor` bound each weight, `clipped` bounds the losses.
+- Combinators with a guarantee: `fade` and `cool` become FedAvg, `temper` bounds the bias, `steady` the noise,
+  `per_step` corrects for unequal local work.
+- Fairness: `qFedAvg` and `AFL` even out accuracy at a tunable price, `Superquantile` states which share of the worst
+  clients counts, `FedMGDA` makes no client worse, `TERM` is a name for the soft rules.
+- For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps).
 """
 
 from __future__ import annotations
@@ -9,25 +19,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedalpha.strategies import hybrids as hybrids  # registers the paper's hybrids
 from fedalpha.strategies.adaptive import adaptive
-from fedalpha.strategies.base import (
-    KNOWN_BEFORE_TRAINING,
-    STRATEGIES,
-    Array,
-    Cohort,
-    Need,
-    State,
-    Strategy,
-    Traits,
-    weigh,
-)
-from fedalpha.strategies.baselines import FedCostWAvg, FedNolowe, FedNova, FedPIDAvg
+from fedalpha.strategies.afl import AFL
+from fedalpha.strategies.anneal import anneal
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits, weigh
+from fedalpha.strategies.cap import cap
 from fedalpha.strategies.clipped import clipped
-from fedalpha.strategies.combinators import anneal, cap, floor, mix, switch
-from fedalpha.strategies.fair import AFL, TERM, FedMGDA, Superquantile, qFedAvg
-from fedalpha.strategies.guaranteed import cool, fade, per_step, steady, temper
-from fedalpha.strategies.rules import FedAvg, FedBetter, FedSoftBetter, FedSoftWorse, FedWorse
+from fedalpha.strategies.cohort import KNOWN_BEFORE_TRAINING, Cohort, Need
+from fedalpha.strategies.cool import cool
+from fedalpha.strategies.fade import fade
+from fedalpha.strategies.fedavg import FedAvg
+from fedalpha.strategies.fedcostwavg import FedCostWAvg
+from fedalpha.strategies.fedmgda import FedMGDA
+from fedalpha.strategies.fednolowe import FedNolowe
+from fedalpha.strategies.fednova import FedNova
+from fedalpha.strategies.fedpidavg import FedPIDAvg
+from fedalpha.strategies.floor import floor
+from fedalpha.strategies.mix import mix
+from fedalpha.strategies.per_step import per_step
+from fedalpha.strategies.q_fedavg import qFedAvg
+from fedalpha.strategies.simplex import Array
+from fedalpha.strategies.soft import FedSoftBetter, FedSoftWorse
+from fedalpha.strategies.steady import steady
+from fedalpha.strategies.superquantile import Superquantile
+from fedalpha.strategies.switch import switch
+from fedalpha.strategies.temper import temper
+from fedalpha.strategies.term import TERM
+from fedalpha.strategies.top_k import FedBetter, FedWorse
 
 __all__ = [
     "AFL",

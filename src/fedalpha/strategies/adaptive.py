@@ -8,28 +8,27 @@ skew ρ, both known before training: no test data, no validation data.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
 
 import numpy as np
 
-from fedalpha.strategies.base import STRATEGIES, Array, Cohort, Need, State, Strategy, Traits
-from fedalpha.strategies.combinators import Combinator
-from fedalpha.strategies.fair import positive
-from fedalpha.strategies.rules import FedAvg, FedSoftBetter, FedSoftWorse
+from fedalpha.strategies.arguments import positive
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.cohort import Cohort, Need
+from fedalpha.strategies.combinator import Combinator
+from fedalpha.strategies.fedavg import FedAvg
+from fedalpha.strategies.simplex import Array
+from fedalpha.strategies.soft import FedSoftBetter, FedSoftWorse
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Adaptive(Combinator):
+class Adaptive(Combinator, name="adaptive"):
     """Member number ``stage`` weighs; see `adaptive`."""
 
     window: int = 5
     drop: float = 0.1
     skew: float = 0.5
 
-    text_name: ClassVar[str] = "adaptive"
-
-    @property
+    @cached_property
     def traits(self) -> Traits:
         inner = super().traits
         return Traits(simplex=inner.simplex, monotone=inner.monotone)

@@ -1,4 +1,4 @@
-"""What a strategy is, and what it sees.
+"""What a strategy is.
 
 A strategy answers one question: given a cohort of clients, which coefficients alpha should
 the server use? It is a frozen object with two pure functions, ``init(n) -> state`` and
@@ -9,7 +9,6 @@ engine, on several machines and in Flower.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,98 +16,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from fedalpha.strategies.cohort import Cohort, Need
+from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.simplex import Array, fill, normalise
 from fedalpha.text import Registry, Spelled
 
-Array = NDArray[np.float64]
 State = Mapping[str, Any]
 """A tree of arrays and JSON scalars: it can be saved without pickling."""
-Need = Literal["before", "train", "after", "steps", "norms", "gram", "accuracy"]
 
-LOSSES: tuple[Need, ...] = ("before", "train", "after")
-KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "accuracy"})
-"""A rule that needs no more than this is weighed first; clients with alpha = 0 then do not train."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cohort:
-    """The clients of one round, as the weighing rule sees them: aligned arrays, checked once.
-
-    ``before`` holds F_i(w_t), ``train`` the running mean over the last local epoch, ``after``
-    F_i(w_i); ``optima`` the F_i* (0 where unknown); ``steps`` local steps, ``norms`` the norms
-    ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩. What a rule did not ask for is
-    ``None``.
-    """
-
-    ids: NDArray[np.int64]
-    sizes: Array
-    round: int = 0
-    accuracy: float | None = None
-    before: Array | None = None
-    train: Array | None = None
-    after: Array | None = None
-    optima: Array | None = None
-    steps: Array | None = None
-    norms: Array | None = None
-    gram: Array | None = None
-
-    def __post_init__(self) -> None:
-        sizes = _vector("sizes", self.sizes)
-        n = len(sizes)
-        if n == 0:
-            raise ValueError("the cohort is empty: there is nobody to weigh; pass at least one client")
-        if (sizes < 0).any() or not (sizes > 0).any():
-            raise ValueError("sizes must be non-negative with a positive sum: pass each client's sample count")
-        ids = np.asarray(self.ids, dtype=np.int64)
-        if ids.shape != (n,):
-            raise ValueError(f"ids has shape {ids.shape}, but there are {n} clients (sizes): pass one id a client")
-        if len(np.unique(ids)) != n:
-            raise ValueError("ids repeat: a client takes part once in a round, so its id may appear only once")
-        object.__setattr__(self, "ids", ids)
-        object.__setattr__(self, "sizes", sizes)
-        for name in ("before", "train", "after", "optima", "steps", "norms"):
-            value = getattr(self, name)
-            if value is not None:
-                label = f"losses ({name})" if name in LOSSES else name
-                vector = _vector(label, value)
-                if len(vector) != n:
-                    raise ValueError(f"{label} has {len(vector)} values for {n} clients (sizes): pass one a client")
-                object.__setattr__(self, name, vector)
-        if self.gram is not None:
-            gram = np.asarray(self.gram, dtype=np.float64)
-            if gram.shape != (n, n) or not np.isfinite(gram).all():
-                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: pass one row a client")
-            object.__setattr__(self, "gram", gram)
-        if self.round < 0:
-            raise ValueError(f"round is {self.round}: rounds are counted from 0")
-        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
-            raise ValueError(f"accuracy is {self.accuracy}: give a fraction between 0 and 1 (0.6, not 60)")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def replace(self, **changes: Any) -> Cohort:
-        """A copy that knows more: ``cohort.replace(before=losses)``."""
-        return dataclasses.replace(self, **changes)
-
-    def prior(self, kind: str) -> Array:
-        """p: proportional to the sizes, or uniform."""
-        if kind == "uniform":
-            return np.full(len(self), 1.0 / len(self))
-        if self.sizes.max() > 1e300:  # their sum may overflow
-            return normalise(self.sizes / self.sizes.max())
-        return normalise(self.sizes)
-
-    def require(self, need: Need) -> Array:
-        """The array called ``need``, or an error that says who must provide it."""
-        value: Array | None = getattr(self, need)
-        if value is None:
-            raise ValueError(
-                f"this strategy needs {need!r} of every client and the cohort does not have it; "
-                f"list it in the strategy's `requires`, or pass {need}= when you build the cohort"
-            )
-        return value
+PAPER = "Federated Learning Aggregation: New Robust Algorithms with Guarantees"
+HERE = "this library; docs/theory.md"
+"""References of the rules that come from there."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +46,12 @@ class Traits:
     monotone: Literal[-1, 0, 1] | None = None
 
 
-class Strategy(Spelled, ABC):
-    """The *weigh* plug point. Subclasses are frozen dataclasses; equal text means equal."""
+class Strategy(Spelled, PlugPoint, ABC):
+    """The *weigh* plug point.
+
+    `possible`, `support`, `separable` and `sensitivity` bound what clients can do to the weights. Their defaults are
+    safe: a rule that says nothing may be owned by one liar, and is refused where privacy needs a bound.
+    """
 
     @property
     def traits(self) -> Traits:
@@ -162,6 +86,31 @@ class Strategy(Spelled, ABC):
     def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
         """In which proportion the rule weighs ``some`` clients, for rules whose zeros are underflow; see `cap`."""
         return None
+
+    def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
+        """B(f): the largest alpha that any f clients can have together, whatever losses they claim.
+
+        ``width``: the largest difference between two losses that counts.
+        """
+        return min(1.0, float(f))
+
+    def support(self, n: int, width: float = math.inf) -> int:
+        """How many of n clients weigh more than 0 at least, whatever losses (within ``width``) they claim."""
+        return 1
+
+    @property
+    def separable(self) -> bool:
+        """Whether a client's weight, before weights are normalised, depends on that client alone."""
+        return False
+
+    def sensitivity(self, C: float) -> float:
+        """How far adding or removing one client moves Σ alpha_i·x_i, if ‖x_i‖ ≤ C; ValueError where nothing bounds it.
+
+        See `fedalpha.defence.privacy`.
+        """
+        if self.separable:
+            raise ValueError(f"nothing bounds the weight of one client under {self}; write cap({self}, c)")
+        raise entangled(self)
 
     def renormalise(self, alpha: Array) -> Array:
         """The weights of those who are left (``alpha`` as they had it) after others were lost.
@@ -207,72 +156,13 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
     return alpha, state
 
 
-STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy)  # type: ignore[type-abstract]
+def entangled(rule: Strategy) -> ValueError:
+    """The error about a rule that is not separable, where privacy needs one that is."""
+    return ValueError(
+        f"{rule} lets one client move the weights of others, so its sensitivity is not bounded here; "
+        "use FedAvg or FedSoftWorse/FedSoftBetter with known optima inside cap(…, c), or FedWorse(k)/FedBetter(k)"
+    )
+
+
+STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy, package=__package__)  # type: ignore[type-abstract]
 """Every strategy that can be written as text."""
-
-
-def normalise(a: Array) -> Array:
-    """a / Σ a with an exactly rounded sum, so that the order of clients does not matter."""
-    return a / math.fsum(a.tolist())
-
-
-def fill(a: Array, c: float, mass: float) -> Array:
-    """min(c, λ·a) with the λ that gives ``mass`` in all, or c on all of a's support if that is less."""
-    order = np.argsort(-a, kind="stable")
-    ordered = a[order]
-    support = int((ordered > 0).sum())
-    if support * c <= mass:
-        return np.where(a > 0, c, 0.0)
-    # With the j largest at the cap the others share mass − j·c as a/tail_j: take the first j that fits.
-    tails = np.cumsum(ordered[::-1])[::-1][:support]
-    rest = mass - np.arange(support) * c
-    fits = rest * (ordered[:support] / tails) <= c
-    fits[-1] = True  # it does, but for rounding
-    j = int(np.argmax(fits))
-    with np.errstate(over="ignore"):  # a/tail_j may be huge for those at the cap, and is at most 1 for the others
-        filled: Array = np.minimum(c, rest[j] * (a / tails[j]))
-    return filled
-
-
-def choice(owner: str, argument: str, value: object, options: tuple[str, ...]) -> None:
-    """Refuse a word that is not among ``options``."""
-    if value not in options:
-        raise ValueError(f"{owner}: {argument} = {value!r} is not one of {', '.join(options)}")
-
-
-def recall(memory: State, ids: NDArray[np.int64], default: float) -> Array:
-    """Values remembered for ``ids`` in a sparse memory ``{"ids", "values"}`` (ids sorted)."""
-    values = np.full(len(ids), default)
-    if memory:
-        position = np.searchsorted(memory["ids"], ids)
-        position = np.minimum(position, len(memory["ids"]) - 1)
-        known = memory["ids"][position] == ids
-        values[known] = memory["values"][position[known]]
-    return values
-
-
-def remember(memory: State, ids: NDArray[np.int64], values: Array) -> State:
-    """The sparse memory with ``ids`` set to ``values``; only clients that were seen take space."""
-    if not memory:
-        order = np.argsort(ids)
-        return {"ids": ids[order], "values": values[order]}
-    all_ids = np.union1d(memory["ids"], ids)
-    merged = np.empty(len(all_ids))
-    merged[np.searchsorted(all_ids, memory["ids"])] = memory["values"]
-    merged[np.searchsorted(all_ids, ids)] = values
-    return {"ids": all_ids, "values": merged}
-
-
-def _vector(name: str, value: ArrayLike) -> Array:
-    try:
-        vector = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be a list of numbers, one a client: {error}") from None
-    if vector.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}: pass one number a client")
-    bad = np.flatnonzero(~np.isfinite(vector))
-    if len(bad):
-        raise ValueError(
-            f"{name}[{bad[0]}] is {vector[bad[0]]}: only finite values can be weighed; leave that client out"
-        )
-    return vector

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from fedalpha.strategies.base import LOSSES, STRATEGIES, Array, Cohort, State, Strategy, Traits
-from fedalpha.strategies.combinators import Combinator
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.cohort import LOSSES, Cohort
+from fedalpha.strategies.combinator import Combinator
+from fedalpha.strategies.simplex import Array
 
 
 def spread(losses: Array) -> tuple[float, float]:
@@ -29,19 +32,16 @@ def _median(x: Array) -> float:
     return float(0.5 * ordered[(len(x) - 1) // 2] + 0.5 * ordered[len(x) // 2])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Clipped(Combinator):
+class Clipped(Combinator, name="clipped"):
     """The member on losses that were clipped to median ± k·MAD; see `clipped`."""
 
     k: float = field(default=3.0, metadata={"always": True})
-
-    text_name: ClassVar[str] = "clipped"
 
     @property
     def ceiling(self) -> float:
         return self.members[0].ceiling
 
-    @property
+    @cached_property
     def traits(self) -> Traits:
         inner = self.members[0].traits
         # The limits move with every loss, also with one's own.
@@ -57,6 +57,14 @@ class Clipped(Combinator):
                     changes[kind] = np.clip(losses, middle - self.k * deviation, middle + self.k * deviation)
         (alpha,), state = self.all_weights(state, cohort.replace(**changes))
         return alpha, state
+
+    def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
+        claimed = [x for x in (cohort.before, cohort.train, cohort.after) if x is not None]
+        widths = [2 * self.k * spread(losses)[1] for losses in claimed]
+        return self.members[0].possible(cohort, f, min(max(widths, default=width), width))
+
+    def support(self, n: int, width: float = math.inf) -> int:
+        return self.members[0].support(n, width)
 
 
 @STRATEGIES.register(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedalpha.strategies.base import STRATEGIES, Need, Strategy
-from fedalpha.strategies.combinators import Switch, switch
-from fedalpha.strategies.rules import PAPER, FedAvg, FedSoftBetter, FedSoftWorse
+from fedalpha.strategies.base import PAPER, STRATEGIES, Strategy
+from fedalpha.strategies.cohort import Need
+from fedalpha.strategies.fedavg import FedAvg
+from fedalpha.strategies.soft import FedSoftBetter, FedSoftWorse
+from fedalpha.strategies.switch import Switch, switch
 
 _STAGES = {"SoftBetter": FedSoftBetter, "SoftWorse": FedSoftWorse, "Avg": FedAvg}
 _HYBRIDS: dict[str, tuple[tuple[str, ...], int | tuple[int, ...]]] = {
@@ -36,8 +38,7 @@ def _register(name: str, stages: tuple[str, ...], default: int | tuple[int, ...]
 
     then = ", then ".join("Fed" + s for s in stages)
     hybrid.__doc__ = f"The paper's hybrid: {then} (changes at round {default} unless at= or accuracy= is given)."
-    hybrid.__name__ = name
-    STRATEGIES.register(name, formula=then, reference=PAPER)(hybrid)
+    STRATEGIES.register(name=name, formula=then, reference=PAPER)(hybrid)
 
 
 for _name, (_stages, _at) in _HYBRIDS.items():

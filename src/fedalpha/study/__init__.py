@@ -4,7 +4,8 @@ from fedalpha.study.cells import Cell
 from fedalpha.study.plan import Published, Study, parse_seeds, read_study, study
 from fedalpha.study.runner import CellError, run_study
 from fedalpha.study.status import Status, load_study, status
-from fedalpha.study.store import Result, Store
+from fedalpha.study.store import Store
+from fedalpha.study.tables import Result
 
 __all__ = [
     "Cell",

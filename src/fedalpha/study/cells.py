@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedalpha.settings import Settings
+from fedalpha.runs.settings import Settings
 from fedalpha.strategies import STRATEGIES, Strategy
-from fedalpha.strategies.combinators import Switch
+from fedalpha.strategies.switch import Switch
 from fedalpha.study.conditions import StopAt
 
 _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "seed", "update", "select", "validation"}

@@ -12,10 +12,11 @@ from typing import Any
 
 import ray
 
-from fedalpha.callbacks import StopWhen
-from fedalpha.engine.ray import RETRIES, connect
+from fedalpha.analysis.columns import PerClient
+from fedalpha.engine.backends.ray import RETRIES, connect
+from fedalpha.runs.callbacks import StopWhen
 from fedalpha.study.cells import Cell
-from fedalpha.study.runner import Crew, Watch, measure, note_running, note_time, shares
+from fedalpha.study.crew import Crew, Watch, measure, note_running, note_time, shares
 from fedalpha.study.store import Store, write_text
 
 
@@ -25,7 +26,7 @@ class RayCrew(Crew):
     goes_on = False  # states stay on the machine that made them
 
     def __init__(
-        self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None, address: str
+        self, store: Store, cells: Sequence[Cell], per_client: PerClient, watch: Watch | None, address: str
     ) -> None:
         super().__init__(store, cells, per_client, watch)
         self.address = address
@@ -45,7 +46,7 @@ class RayCrew(Crew):
     def launch(self, cell: Cell) -> Any:
         (self.store.log / f"{cell.key}.error").unlink(missing_ok=True)
         note_running(self.store, cell, started=time.time())
-        return _cell.remote(cell, self.per_client)
+        return _cell.remote(cell, self.kept(cell))
 
     def wait(self) -> None:
         ray.wait(list(self.running.values()), timeout=1.0)
@@ -72,7 +73,7 @@ class RayCrew(Crew):
 
 
 @ray.remote(num_cpus=1, max_retries=RETRIES)
-def _cell(cell: Cell, per_client: bool) -> tuple[dict[str, list[Any]], dict[str, Any], float]:
+def _cell(cell: Cell, per_client: PerClient) -> tuple[dict[str, list[Any]], dict[str, Any], float]:
     started = time.time()
     stop = [] if cell.stop_at is None else [StopWhen(cell.stop_at)]
     return *measure(cell, per_client, stop), time.time() - started

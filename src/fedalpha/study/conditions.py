@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fedalpha.analysis.columns import stored
 from fedalpha.text import nearest
 
-COLUMNS = ("accuracy", "loss", "worst_client_accuracy", "client_accuracy_spread", "round")
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
+_FORM = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ class StopAt:
             column, sign, value = match[1], match[2], float(match[3])
         except ValueError:
             raise ValueError(f"stop_at = {text!r} is not a condition; write it like 'accuracy >= 0.6'") from None
-        if column not in COLUMNS:
-            raise ValueError(f"stop_at = {text!r}: unknown column {column!r}; {nearest(column, COLUMNS)}")
-        if "accuracy" in column and not 0 <= value <= 1:
-            raise ValueError(f"stop_at = {text!r}: accuracies are fractions between 0 and 1 (0.6, not 60)")
+        known = {found.name: found for found in stored("none")}
+        if column not in known:
+            raise ValueError(f"stop_at = {text!r}: unknown column {column!r}; {nearest(column, known)}")
+        if known[column].scale == 100 and not 0 <= value <= 1:
+            raise ValueError(f"stop_at = {text!r}: {column} is a fraction between 0 and 1 (0.6, not 60)")
         return StopAt(column, sign, value)
 
     def __call__(self, row: dict[str, Any]) -> bool:

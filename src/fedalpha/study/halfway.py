@@ -13,17 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedalpha.callbacks import Callback
-from fedalpha.checkpoint import Generations
-from fedalpha.checkpoint.generations import DamagedError
-from fedalpha.folder import restored, state_tree
+from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.folder import restored, state_tree
+from fedalpha.store import DamagedError, FormatError, Generations
 from fedalpha.strategies import STRATEGIES, State, Strategy
-from fedalpha.strategies.combinators import Switch
+from fedalpha.strategies.switch import Switch
 from fedalpha.study.cells import Cell
 from fedalpha.study.store import Store
 
 if TYPE_CHECKING:
-    from fedalpha.history import Row
+    from fedalpha.analysis.history import Row
     from fedalpha.round import ServerState
 
 SECONDS = 20.0
@@ -52,6 +51,7 @@ class Save(Callback):
         self.store, self.cell, self.marks = store, cell, marks
         self.rows: list[Row] = []
         self.saved = time.monotonic()
+        self.folders: dict[Path, Generations] = {}
 
     def on_resume(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
@@ -69,7 +69,8 @@ class Save(Callback):
 
     def _save(self, folder: Path, state: ServerState) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        Generations(folder).save(state.round, state_tree(state), self.rows)
+        # Kept between saves: it knows which rows are on disk.
+        self.folders.setdefault(folder, Generations(folder)).save(state.round, state_tree(state), self.rows)
 
 
 def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState, list[Row]] | None:
@@ -133,7 +134,7 @@ def _load(folder: Path) -> tuple[ServerState, list[Row]] | None:
         return None
     try:
         found = Generations(folder).load()
-    except DamagedError:
+    except (DamagedError, FormatError):
         return None  # it only saves time
     return None if found is None else (restored(found[0]), list(found[1]))
 

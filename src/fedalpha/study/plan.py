@@ -35,9 +35,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from fedalpha.measures import Measure
+from fedalpha.analysis.columns import PerClient
+from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.settings import Settings, settings
+from fedalpha.runs.settings import Settings, settings
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
 from fedalpha.study.conditions import StopAt
@@ -134,7 +135,7 @@ class Study(BaseModel):
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
     zoom: tuple[Zoom, ...] = ()
-    per_client: bool = True
+    per_client: PerClient = "drawn"
 
     @model_validator(mode="before")
     @classmethod

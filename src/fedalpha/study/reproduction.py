@@ -13,12 +13,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from fedalpha.comparison import summarise
-from fedalpha.measures import Curve, Measure
-from fedalpha.stats import Interval
+from fedalpha.analysis.comparison import summarise
+from fedalpha.analysis.measures import Curve, Measure
+from fedalpha.analysis.stats import Interval
+from fedalpha.study.crew import Watch
 from fedalpha.study.plan import Study, study
 from fedalpha.study.protocols import protocol
-from fedalpha.study.runner import Watch, run_study
+from fedalpha.study.runner import run_study
 from fedalpha.text import nearest
 
 NAMES = ("mnist-iid", "mnist-hybrid", "fmnist-noniid", "fmnist-hybrid", "fmnist-topk", "further")

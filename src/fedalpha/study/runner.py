@@ -1,40 +1,18 @@
-"""Runs the cells of a study in parallel; stop it at any moment and start it again.
-
-One process per cell, each with one worker. A cell becomes visible when it is finished, whole, so there
-is nothing to repair: what is not there is run. A cell that will share all of its rows with an earlier one
-waits for it, and takes its rows if they prove to coincide.
-"""
+"""Runs the cells of a study in parallel; stop it at any moment and start it again."""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-import os
-import signal
-import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.connection import wait
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
-from fedalpha.plugins import load_plugin
-from fedalpha.study.cells import Cell, grouped
-from fedalpha.study.halfway import Save, beginning, branch, clear, clear_all, donors, is_there
+from fedalpha.store import FolderLock
+from fedalpha.study.cells import Cell
+from fedalpha.study.crew import Crew, Watch
+from fedalpha.study.halfway import clear_all
 from fedalpha.study.plan import Study
-from fedalpha.study.store import Store, write_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fedalpha.history import History, Row
-    from fedalpha.round import ServerState
-
-Watch = Callable[[int, int, list[str]], None]
-"""Told now and then: cells done, cells in all, labels of those running."""
+from fedalpha.study.store import Store
 
 
 class CellError(RuntimeError):
@@ -68,6 +46,7 @@ def run_study(
 
             crew = RayCrew(store, cells, study.per_client, watch, ray_address)
         errors = crew.run(jobs)
+        store.pack(cells)
         store.write_rounds(cells)
         if not errors:
             clear_all(store)
@@ -92,278 +71,13 @@ def to_toml(study: Study) -> str:
     return tomli_w.dumps(study.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
-class Crew:
-    """The cells of one study that are under way, each in a process of its own."""
-
-    goes_on = True
-    """Whether a cell can start from the state in which another one left the rounds that they share."""
-
-    def __init__(self, store: Store, cells: Sequence[Cell], per_client: bool, watch: Watch | None) -> None:
-        self.store = store
-        self.cells = list({cell.key: cell for cell in cells}.values())
-        self.per_client = per_client
-        self.watch = watch or (lambda done, total, running: None)
-        self.done = {cell.key for cell in self.cells if store.has(cell)}
-        self.running: dict[str, Any] = {}
-        self.errors: dict[str, str] = {}
-        self.groups = grouped(self.cells)
-        self.donors = {key: donor for group in self.groups.values() for key, donor in donors(group).items()}
-
-    def run(self, jobs: int | None = None) -> dict[str, str]:
-        """Run until nothing is left, so many at a time (by default as many as there is room for); the errors."""
-        if len(self.done) < len(self.cells):
-            import fedalpha.experiment  # noqa: F401 - imported once, before processes are forked
-        try:
-            while True:
-                self._start(jobs or self.room())
-                labels = [cell.label for cell in self.cells if cell.key in self.running]
-                self.watch(len(self.done), len(self.cells), labels)
-                if not self.running:
-                    return self.errors | self._held_up()
-                self.wait()
-                self.collect()
-        finally:
-            self.stop()
-
-    def room(self) -> int:
-        """How many cells can run at a time."""
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-    def launch(self, cell: Cell) -> Any:
-        """Start a cell; what stands for it while it runs."""
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
-        job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.per_client)
-        process = context.Process(target=_work, args=(job, os.getpid()))
-        process.start()
-        return process
-
-    def wait(self) -> None:
-        """Wait until some cell has ended, for a second at most."""
-        wait([process.sentinel for process in self.running.values()], timeout=1.0)
-
-    def stop(self) -> None:
-        """End what is running."""
-        for process in self.running.values():
-            process.terminate()
-        for process in self.running.values():
-            process.join()
-
-    def _start(self, jobs: int) -> None:
-        for cell in self.cells:
-            if cell.key in self.done or cell.key in self.running or cell.key in self.errors:
-                continue
-            if self._awaited(cell):
-                continue
-            if self._take_over(cell):
-                continue
-            if len(self.running) < jobs:
-                self.running[cell.key] = self.launch(cell)
-
-    def _awaited(self, cell: Cell) -> bool:
-        """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them.
-
-        One that failed holds up those that may have its rows: which of them is computed may not depend on luck.
-        """
-        donor = self.donors.get(cell.key)
-        if donor is not None and is_there(branch(self.store, donor, cell.shared(donor))):
-            return False  # it shares most, and goes beyond the shared rounds: nobody's rows are the same
-        for other in self.groups[cell.group]:
-            if other.key == cell.key:
-                return False
-            if (not cell.shared(other) and cell.settings.rounds) or other.key in self.done:
-                continue
-            if _may_coincide(cell, other) or (self.goes_on and donor is other and other.key not in self.errors):
-                return True
-        return False
-
-    def _held_up(self) -> dict[str, str]:
-        """The cells that were not run because one that may have their rows failed."""
-        left = (cell for cell in self.cells if cell.key not in self.done and cell.key not in self.errors)
-        return {cell.key: f"{cell.label}\nnot run: it may have the rows of a cell that failed" for cell in left}
-
-    def _marks(self, cell: Cell) -> frozenset[int]:
-        """The rounds after which others go on from this cell's state."""
-        followers = [other for other in self.groups[cell.group] if self.donors.get(other.key) is cell]
-        return frozenset(other.shared(cell) for other in followers if other.key not in self.done)
-
-    def _take_over(self, cell: Cell) -> bool:
-        """Store the rows of a finished cell as this one's, if they are the same by construction."""
-        for other in self.groups[cell.group]:
-            if other.key == cell.key or other.key not in self.done or not _may_coincide(cell, other):
-                continue
-            found = self.store.get(other.key)
-            if found.last <= cell.shared(other):
-                twin = found.about.get("coincides_with", other.key)
-                about = {name: found.about[name] for name in ("ended", "versions")}
-                self.store.put(cell, found.columns, {**about, "coincides_with": twin})
-                self.done.add(cell.key)
-                return True
-        return False
-
-    def collect(self) -> None:
-        """Note which cells have ended, and how."""
-        for key, process in list(self.running.items()):
-            if process.is_alive():
-                continue
-            process.join()
-            del self.running[key]
-            if self.store.path(key).exists():
-                self.done.add(key)
-                continue
-            error = self.store.log / f"{key}.error"
-            killed = f"the process ended with code {process.exitcode} (killed? out of memory?); run the study again"
-            label = next(cell.label for cell in self.cells if cell.key == key)
-            self.errors[key] = error.read_text() if error.exists() else f"{label}\n{killed}"
-
-
-def _may_coincide(cell: Cell, other: Cell) -> bool:
-    shared = cell.shared(other)
-    return shared >= cell.settings.rounds or (shared > 0 and cell.stop_at is not None)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What a process is told."""
-
-    folder: Path
-    cell: Cell
-    donor: Cell | None
-    marks: frozenset[int]
-    per_client: bool
-
-
-def _work(job: _Job, parent: int) -> None:
-    """Run one cell in a process of its own."""
-    from fedalpha.engine.pool import keep_freed_memory
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _die_with_parent()
-    keep_freed_memory()
-    cell = job.cell
-    store = Store(job.folder)
-    error = store.log / f"{cell.key}.error"
-    try:
-        error.unlink(missing_ok=True)
-        begin = beginning(store, cell, job.donor)
-        watchers = [Save(store, cell, job.marks), _progress(store, cell, parent)]
-        started = time.time()
-        found, about = measure(cell, job.per_client, watchers, begin)
-        store.put(cell, found, about | shares(cell, job.donor))
-        played = len(found["round"]) - (len(begin[1]) if begin else 1)
-        note_time(store, cell, played, time.time() - started)
-        clear(store, cell)
-    except Exception:
-        write_text(error, f"{cell.label}\n{traceback.format_exc()}")
-        sys.exit(1)
-    finally:
-        (store.log / f"{cell.key}.running").unlink(missing_ok=True)
-
-
-def shares(cell: Cell, donor: Cell | None) -> dict[str, Any]:
-    """What is said of a cell whose first rounds are another's."""
-    return {} if donor is None else {"shares": {"cell": donor.key, "rounds": cell.shared(donor)}}
-
-
-def measure(
-    cell: Cell, per_client: bool, callbacks: Sequence[Any], begin: tuple[ServerState, list[Row]] | None = None
-) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Run a cell in this process, from ``begin`` if that is given: its columns, and how it ended."""
-    import torch
-
-    from fedalpha.folder import versions
-
-    if cell.settings.plugin is not None:  # this process may be on another machine
-        load_plugin(cell.settings.plugin)
-    torch.set_num_threads(1)
-    history = cell.settings.run(workers=1, callbacks=callbacks, begin=begin)
-    answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
-    ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
-    return columns(history, per_client), {"ended": ended, "versions": versions()}
-
-
-def columns(history: History, per_client: bool = True) -> dict[str, list[Any]]:
-    """A history as columns; times are left out, as they are no result."""
-    from fedalpha.study.store import NUMBERS
-
-    rows = history.rows
-    found: dict[str, list[Any]] = {"round": [row["round"] for row in rows]}
-    found |= {name: [row.get(name) for row in rows] for name in NUMBERS}
-    if per_client:
-        found |= {name: [row[name] for row in rows] for name in ("cohort", "alpha")}
-        for kind in ("before", "train", "after"):
-            found[f"loss_{kind}"] = [(row["losses"] or {}).get(kind) for row in rows]
-    return found
-
-
-def _progress(store: Store, cell: Cell, parent: int) -> Any:
-    from fedalpha.callbacks import Callback
-
-    class Progress(Callback):
-        """Says what is running, stops when the question is answered, ends with its parent."""
-
-        started = time.time()
-        begun = 0
-        said = 0.0
-
-        def on_resume(self, rows: Sequence[Row]) -> None:
-            self.begun = rows[-1]["round"]
-
-        def on_round(self, row: Row, state: ServerState) -> bool | None:
-            if os.getppid() != parent:
-                os._exit(1)
-            if time.time() - self.said > 1:
-                self.said = time.time()
-                note_running(store, cell, self.started, self.begun, row["round"], row["accuracy"])
-            return cell.stop_at is not None and cell.stop_at(row)
-
-    return Progress()
-
-
-def note_running(
-    store: Store, cell: Cell, started: float, begun: int = 0, round: int = 0, accuracy: float | None = None
-) -> None:
-    """Say where a cell is: begun at round ``begun``, now after round ``round``."""
-    record = {"pid": os.getpid(), "label": cell.label, "started": started, "time": time.time()}
-    record |= {"begun": begun, "round": round, "rounds": cell.settings.rounds, "accuracy": accuracy}
-    write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
-
-
-def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
-    store.log.mkdir(parents=True, exist_ok=True)
-    record = {"cell": cell.key, "label": cell.label, "rounds": rounds, "seconds": round(seconds, 3)}
-    with (store.log / "times.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def _die_with_parent() -> None:
-    """On Linux a cell's process is killed with its parent; elsewhere it notices at its next round."""
-    if sys.platform == "linux":
-        import ctypes
-
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
     """One runner per folder; the lock goes with the process, however it ends."""
-    try:
-        store.log.mkdir(parents=True, exist_ok=True)
-        file: IO[str] = (store.log / "lock").open("a+")
-    except OSError as error:
-        raise RuntimeError(f"cannot write to {store.folder}: {error.strerror}; choose another folder") from None
-    with file:
+    with ExitStack() as stack:
         try:
-            import fcntl
-
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
-        except OSError:
-            raise RuntimeError(
-                f"{store.folder} is being run by another process; wait for it (`fedalpha status {store.folder}`) "
-                "or stop it first"
-            ) from None
+            store.log.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FolderLock(store.log))
+        except OSError as error:
+            raise RuntimeError(f"cannot write to {store.folder}: {error.strerror}; choose another folder") from None
         yield

@@ -12,7 +12,8 @@ from typing import Any
 
 from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.plan import STORED, Study, study
-from fedalpha.study.store import Result, Store
+from fedalpha.study.store import Store
+from fedalpha.study.tables import Result
 
 
 @dataclass(frozen=True)

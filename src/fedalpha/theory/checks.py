@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedalpha.strategies import Array, FedAvg
-from fedalpha.strategies.combinators import Switch
+from fedalpha.strategies.switch import Switch
 from fedalpha.theory.constants import InverseStep
 from fedalpha.theory.corollary import V_E
 from fedalpha.theory.extensions import polyak_rhs, switch_distance, work_rhs, worse_distance

@@ -26,10 +26,12 @@ def diagnostics(
     1.0
     """
     alpha, sizes = np.asarray(alpha, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
-    total = float(alpha.sum())
+    total = math.fsum(alpha.tolist())
     if not total > 0 or not sizes.sum() > 0:
         return dict.fromkeys(("rho", "pi", "Pi", "effective_clients", "heaviest"))
-    alpha, p = alpha / total, sizes / sizes.sum()
+    p = sizes / sizes.sum()
+    if abs(total - 1) > 1e-9:  # coefficients off the simplex; weights on it are told as they are, to the last bit
+        alpha = alpha / total
     kappa = alpha[p > 0] / p[p > 0]
     rho = None
     if np.allclose(alpha, p, rtol=1e-12, atol=0):

@@ -16,8 +16,8 @@ from fedalpha.task import Task
 from fedalpha.theory.problems import PROBLEMS, Problem, Quadratics, Ridge, Softmax
 
 
-def federation(problem: str | Problem) -> tuple[Pooled, nn.Module, Task]:
-    """``(federation, model, task)`` with which client i's loss is the problem's F_i, in float64.
+def federation(problem: str | Problem) -> tuple[Pooled, nn.Module]:
+    """``(federation, model)`` with which client i's loss is the problem's F_i, in float64.
 
     The model has one parameter, the vector ``w``, and starts at w0; the sizes are in proportion to p, the
     optima are the F_i*, and the test loss is F(w). Ridge and softmax regression hold the clients' data (the penalty
@@ -26,8 +26,8 @@ def federation(problem: str | Problem) -> tuple[Pooled, nn.Module, Task]:
     quadratics run without noise here.
 
     >>> import fedalpha
-    >>> clients, model, task = federation("quadratics(seed=1)")
-    >>> history = fedalpha.run(clients, model, "FedAvg", task=task, rounds=80, update="sgd(lr=0.3)", workers=1)
+    >>> clients, model = federation("quadratics(seed=1)")
+    >>> history = fedalpha.run(clients, model, "FedAvg", rounds=80, update="sgd(lr=0.3)")
     >>> w_star = PROBLEMS.parse("quadratics(seed=1)").constants.w_star
     >>> bool(np.abs(history.model["w"].numpy() - w_star).max() < 1e-6)
     True
@@ -62,7 +62,7 @@ def federation(problem: str | Problem) -> tuple[Pooled, nn.Module, Task]:
         raise TypeError(
             f"{type(problem).__name__} has no federation; there is one for Quadratics, Ridge and Softmax problems"
         )
-    return made, model, task
+    return made.with_task(task), model
 
 
 class Weighted(Pooled):

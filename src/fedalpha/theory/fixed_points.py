@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedalpha.strategies import Array, FedBetter, FedSoftBetter, Strategy, strategy
-from fedalpha.strategies.rules import LossAware
+from fedalpha.strategies.loss_aware import LossAware
 from fedalpha.theory.problems import Problem
 from fedalpha.theory.risks import Term, last_rule, law, risk
 

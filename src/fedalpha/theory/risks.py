@@ -18,9 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedalpha.strategies import FedAvg, FedSoftWorse, FedWorse, Strategy
-from fedalpha.strategies.combinators import AnnealMix, AnnealTemperature, Floor, Mix, Switch
-from fedalpha.strategies.guaranteed import Cool, Fade, PerStep
-from fedalpha.strategies.rules import LossAware, Soft
+from fedalpha.strategies.anneal import AnnealMix, AnnealTemperature
+from fedalpha.strategies.cool import Cool
+from fedalpha.strategies.fade import Fade
+from fedalpha.strategies.floor import Floor
+from fedalpha.strategies.loss_aware import LossAware
+from fedalpha.strategies.mix import Mix
+from fedalpha.strategies.per_step import PerStep
+from fedalpha.strategies.soft import Soft
+from fedalpha.strategies.switch import Switch
 
 
 @dataclass(frozen=True)

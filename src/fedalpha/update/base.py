@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from fedalpha.data.federations import Examples
-from fedalpha.layers import quicken
+from fedalpha.fast.layers import quicken
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
+from fedalpha.strategies.company import PlugPoint
 from fedalpha.task import Task
 from fedalpha.text import Registry, Spelled
 from fedalpha.update.schedules import SCHEDULES
@@ -56,6 +57,51 @@ class Report:
     state: Mapping[str, Any] = field(default_factory=dict)
     origin: tuple[int, int] | None = None
     delay: float = 0.0
+
+    def misfit(self, broadcast: Broadcast) -> str | None:
+        """How the model differs in form from the one that was sent, or where it is not finite; None if nowhere."""
+        if self.parameters is None:
+            return "its model is missing"
+        return misfit(self.parameters, broadcast.parameters) or not_finite("extra", self.extras)
+
+    def same(self, other: Report) -> bool:
+        """Whether another report has the same losses and the same model."""
+        assert self.parameters is not None
+        assert other.parameters is not None
+        theirs = other.parameters
+        return self.losses == other.losses and all(torch.equal(v, theirs[k]) for k, v in self.parameters.items())
+
+    def unchanged(self, broadcast: Broadcast) -> bool:
+        """Whether the model is the one that was sent."""
+        assert self.parameters is not None
+        return all(torch.equal(v, broadcast.parameters[k]) for k, v in self.parameters.items())
+
+
+def misfit(parameters: Parameters, sent: Parameters) -> str | None:
+    """How a model differs in form from the one that was sent, or where it is not finite.
+
+    >>> misfit({"w": torch.zeros(1)}, {"w": torch.zeros(3)})
+    "tensor 'w' has shape (1,) instead of (3,)"
+    """
+    if missing := sent.keys() - parameters.keys():
+        return f"tensor {min(missing)!r} is missing"
+    if more := parameters.keys() - sent.keys():
+        return f"tensor {min(more)!r} is not part of the model"
+    for name, old in sent.items():
+        new = parameters[name]
+        if new.shape != old.shape:
+            return f"tensor {name!r} has shape {tuple(new.shape)} instead of {tuple(old.shape)}"
+        if new.dtype != old.dtype:
+            return f"tensor {name!r} is {new.dtype} instead of {old.dtype}"
+    return not_finite("tensor", parameters)
+
+
+def not_finite(kind: str, tensors: Parameters) -> str | None:
+    """Which tensor is not finite, in words; None if all are."""
+    for name, value in tensors.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            return f"{kind} {name!r} is not finite"
+    return None
 
 
 class Site:
@@ -155,7 +201,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-class Update(Spelled, ABC):
+class Update(Spelled, PlugPoint, ABC):
     """The *client update* plug point. ``wanted`` names the losses besides ``train`` that are needed."""
 
     @abstractmethod
@@ -175,4 +221,4 @@ class Update(Spelled, ABC):
         return broadcast.extras
 
 
-UPDATES: Registry[Update] = Registry("client update", Update, (SCHEDULES,))  # type: ignore[type-abstract]
+UPDATES: Registry[Update] = Registry("client update", Update, (SCHEDULES,), package=__package__)  # type: ignore[type-abstract]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +23,7 @@ _HALVINGS = 10
     reference="Berahas, Curtis, Zhou, 2019, 1903.03471",
     examples=("lbfgs(lr=0.1)", "lbfgs(lr=0.1, batch=64, steps=10, memory=5, aggregate=false)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class lbfgs(sgd):  # noqa: N801 - written in lower case
+class lbfgs(sgd):
     """Quasi-Newton steps on mini-batches; curvature is learnt anew in every round.
 
     Both gradients of a pair come from the same batch. ``lr`` scales the initial inverse Hessian, so the first
@@ -37,8 +35,6 @@ class lbfgs(sgd):  # noqa: N801 - written in lower case
 
     memory: int = 10
     aggregate: bool = True
-
-    text_name: ClassVar[str] = "lbfgs"
 
     def __post_init__(self) -> None:
         super().__post_init__()

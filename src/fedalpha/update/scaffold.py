@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from fedalpha.data.federations import Examples
 from fedalpha.models import Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
-from fedalpha.strategies.base import choice
+from fedalpha.strategies.arguments import choice
 from fedalpha.update.base import UPDATES, Broadcast, Report, Site
 from fedalpha.update.local import Local, without_momentum
 from fedalpha.update.sgd import sgd
@@ -27,8 +26,7 @@ _PREFIX = "scaffold."
     reference="Karimireddy et al., 2020, 1910.06378 (option II)",
     examples=("scaffold(lr=0.1)", "scaffold(lr=0.05, batch=16, epochs=2, prior=size)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class scaffold(sgd):  # noqa: N801 - written in lower case
+class scaffold(sgd):
     """SGD whose steps are corrected by what the client's own gradients differ from everybody's.
 
     The server's control variate c travels with the broadcast (twice the bytes each way), each client keeps
@@ -37,8 +35,6 @@ class scaffold(sgd):  # noqa: N801 - written in lower case
     """
 
     prior: str = "uniform"
-
-    text_name: ClassVar[str] = "scaffold"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,11 +1,11 @@
-"""Mini-batch SGD, and FedProx, which adds a pull towards the received model."""
+"""Mini-batch SGD."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +22,7 @@ from fedalpha.update.schedules import SCHEDULES, Schedule, constant
     reference="McMahan et al., 2017; Gower et al., 2019",
     examples=("sgd(lr=0.1)", "sgd(lr=0.05, batch=16, epochs=2, momentum=0.9, weight_decay=0.0001)"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
-class sgd(Update):  # noqa: N801 - written in lower case
+class sgd(Update):
     """Mini-batch SGD, ``epochs`` passes over the client's data or ``steps`` mini-batches.
 
     ``lr``: a number or a schedule such as ``exponential(0.001, rate=0.99)``. ``batch``: the batch size, or
@@ -38,8 +37,6 @@ class sgd(Update):  # noqa: N801 - written in lower case
     momentum: float = 0.0
     weight_decay: float = 0.0
     drop_last: bool = False
-
-    text_name: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
         rate = constant(self.lr) if isinstance(self.lr, int | float) else SCHEDULES.parse(self.lr)
@@ -148,26 +145,3 @@ class sgd(Update):  # noqa: N801 - written in lower case
             moves = velocity
         for p, move in zip(parameters, moves, strict=True):
             p.add_(move, alpha=-rate)
-
-
-@UPDATES.register(
-    formula="w ← w − lr·(∇F_i(w; batch) + mu·(w − w_t))",
-    reference="Li et al., 2020, 1812.06127",
-    examples=("fedprox(mu=0.1, lr=0.1)",),
-)
-@dataclass(frozen=True, eq=False, repr=False)
-class fedprox(sgd):  # noqa: N801
-    """Mini-batch SGD on F_i(w) + (mu/2)·‖w − w_t‖²; mu = 0 is SGD."""
-
-    mu: float = field(default=0.01, metadata={"always": True})
-
-    text_name: ClassVar[str] = "fedprox"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.mu >= 0:
-            raise ValueError(f"fedprox: mu = {self.mu!r}; give a number ≥ 0")
-
-    @property
-    def pull(self) -> float:
-        return self.mu

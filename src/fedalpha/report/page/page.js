@@ -335,7 +335,8 @@ function section(page, item, index) {
   }
   waiting.forEach((draw) => draw());
   page.append(element("h3", {}, "Results"), results(item.table),
-    ...(item.claims.body.length ? [element("h3", {}, "Claims, each against the rows"), results(item.claims)] : []), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
+    ...(item.claims.body.length ? [element("h3", {}, "Claims, each against the rows"), results(item.claims)] : []),
+    ...(item.processors.body.length ? [element("h3", {}, "Cells by processor"), results(item.processors)] : []), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
   if (item.diagnostics.length) {
     const panels = element("div", { class: "charts small" });
     page.append(element("h3", {}, "Diagnostics: how each round weighed its clients"), panels);
@@ -365,7 +366,7 @@ function render() {
   page.append(element("h2", {}, "What was run"), element("p", { class: "soft" }, data.run),
     element("details", {}, element("summary", {}, "Settings of the first cell"), element("pre", {}, element("code", {}, data.config))),
     element("details", {}, element("summary", {}, "Versions"), element("pre", {}, element("code", {}, data.versions))),
-    element("p", { class: "soft" }, "The same numbers: report.md, statistics.csv, rounds.csv; every row: cells/*.parquet; figures/ holds SVG and PNG."));
+    element("p", { class: "soft" }, "The same numbers: report.md, statistics.csv, rounds.csv; every row: cells.parquet; figures/ holds SVG and PNG."));
   window.scrollTo(0, scroll);
 }
 

@@ -57,5 +57,5 @@ class Problem(ABC):
         return np.broadcast_to(w[..., None, :], (*w.shape[:-1], self.n, w.shape[-1]))
 
 
-PROBLEMS: Registry[Problem] = Registry("problem", Problem)  # type: ignore[type-abstract]
+PROBLEMS: Registry[Problem] = Registry("problem", Problem, package=__package__)  # type: ignore[type-abstract]
 """Random problems by name: ``PROBLEMS.parse("quadratics(seed=3, n=8)")``."""

@@ -1,0 +1,171 @@
+"""``python -m benchmarks``: one command per measurement; results go to ``runs/benchmarks`` unless ``--out`` is set."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import typer.core
+
+typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
+
+OUT = Path("runs/benchmarks")
+"""Where results go unless --out says otherwise. The stored ones lie in docs/results."""
+app = typer.Typer(
+    help="Measure fedalpha: long commands, each writes tables and pictures to a folder.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command()
+def speed(
+    workload: Annotated[
+        list[str] | None, typer.Option(help="A workload: A, B, C, D, E or start (repeatable) [default: all].")
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(help="A peer: plain, pfl, fedlab, flower, fedjax, tuned or batched (repeatable) [default: all]."),
+    ] = None,
+    no_peers: Annotated[bool, typer.Option("--no-peers", help="Measure fedalpha alone.")] = False,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, help="Timed repetitions, interleaved [default: 3; 1 with --quick].")
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Rounds a process (B, C: twice as many); the first warms up [default: 3; --quick: 2]."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes and made-up data: shows that it works, nothing about speed.")
+    ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Leave what --out holds of other workloads (same machine, sizes and roofline)."),
+    ] = False,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which a process is ended.")] = 1800,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of the peers' environments [default: the platform's cache].")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results.json, table.md and the pictures.")] = OUT / "speed",
+) -> None:
+    """Measure seconds and memory a round, against peers in environments of their own and against the machine."""
+    import dataclasses
+
+    import platformdirs
+
+    from benchmarks.speed.bench import bench
+    from benchmarks.speed.environments import PEERS
+    from benchmarks.speed.workloads import FULL, QUICK, WORKLOADS
+
+    if peer and no_peers:
+        raise ValueError("--peer and --no-peers exclude each other; give one of them")
+    base = QUICK if quick else FULL
+    sizes = dataclasses.replace(base, repetitions=repetitions or base.repetitions, rounds=rounds or base.rounds)
+    record = bench(
+        out,
+        cache or Path(platformdirs.user_cache_dir("fedalpha")) / "bench",
+        sizes,
+        workloads=workload or tuple(WORKLOADS),
+        peers=() if no_peers else peer or tuple(PEERS),
+        limit=limit,
+        keep=keep,
+    )
+    for goal in record["goals"]:
+        if goal["workload"] in record["workloads"] and goal["value"] is not None:
+            bound = f"{goal['sense']} {goal['bound']:g}"
+            print(f"{goal['workload']}: {goal['text']}: {goal['value']:.3g} ({bound}): {goal['verdict']}")
+    if quick:
+        print("--quick shows that everything works; judge no speed by it")
+    for text in record["other_work"]:
+        print(f"not the same work: {text}")
+    print(f"written to {out}: results.json, table.md, rounds.png, memory.png")
+
+
+@app.command()
+def profile(
+    out: Annotated[Path, typer.Option(help="Folder for profile.json and profile.md.")] = OUT / "speed",
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps only: shows that it works.")] = False,
+) -> None:
+    """Say where the time of a local step goes, on one core: the paper's CNN, and many small models at once."""
+    from benchmarks.speed.profile import profile
+
+    print(profile(out, clients=1 if quick else 20))
+
+
+@app.command()
+def reliability(
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = OUT / "reliability",
+    seeds: Annotated[str, typer.Option(help="Seeds of the Byzantine table: a count (3) or which (4,5).")] = "3",
+    faults: Annotated[int, typer.Option(min=1, help="Faults per strategy in the fault matrix, at least.")] = 1000,
+    byzfl: Annotated[
+        Path | None, typer.Option(help="Environment for ByzFL, made if it is not there; none leaves ByzFL out.")
+    ] = None,
+) -> None:
+    """The fault matrix, the Byzantine table, ByzFL's aggregators on the same vectors, and what saving costs.
+
+    A stopped command goes on where it was: finished cells of the Byzantine table are not run again.
+    """
+    from benchmarks.reliability.page import measure
+    from fedalpha.study.plan import parse_seeds
+
+    measure(out, parse_seeds(seeds), faults, byzfl, lambda line: print(line, flush=True))
+    print(f"written to {out}: README.md, faults.json, vectors.json, saving.json, byzantine.jsonl, byzantine.png")
+
+
+@app.command()
+def saving() -> None:
+    """What saving costs on the paper's workload: the time inside the save path over the round's time."""
+    import json
+
+    from benchmarks.reliability.saving import save_cost
+
+    print(json.dumps(save_cost(), indent=1))
+
+
+@app.command()
+def methods(
+    out: Annotated[Path, typer.Option(help="Folder of the results; what it holds is not run again.")] = OUT / "methods",
+    only: Annotated[
+        list[str] | None, typer.Option(help="A federation: digits or fashion-mnist (repeatable) [default: both].")
+    ] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Run nothing: tables and figure from what --out holds.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/methods.md.")] = None,
+) -> None:
+    """The common study of all methods: the same seeds of the same federations."""
+    from benchmarks.methods import measure
+
+    measure(out, only, draw, page)
+
+
+def main() -> None:
+    """Run the command line; what went wrong is named in one line."""
+    try:
+        app(prog_name="python -m benchmarks")
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        sys.exit(f"benchmarks: {error}")
+
+
+@app.command("bytes")
+def bytes_(
+    before: Annotated[str, typer.Argument(help="The commit to compare with.")],
+    after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
+    only: Annotated[str | None, typer.Option(help="Only the settings whose name contains this text.")] = None,
+) -> None:
+    """Compare model SHA-256, cohorts, alpha and losses of two commits over some thirty settings, on this machine."""
+    from benchmarks.bytes import compare
+
+    differ = 0
+    for name, found in compare(before, after, only):
+        typer.echo(f"{found:<20} {name}")
+        differ += found != "equal"
+    raise typer.Exit(min(differ, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What rows say: histories, measures, statistics, comparisons, plots."""

@@ -1,0 +1,124 @@
+"""What a column is, what it is computed from, and the table of all columns."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.analysis.fairness import Owners
+from fedalpha.analysis.registered import Table
+from fedalpha.round import Outcome
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+PerClient = Literal["drawn", "all", "none"]
+"""Which per-client columns a study keeps: those that its report draws (of the first seed), all, or none."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Context:
+    """What the columns of one row are computed from; ``round`` r describes the model after r rounds.
+
+    ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
+    ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
+    test sample, and ``owners`` says whose they are.
+    """
+
+    round: int
+    outcome: Outcome | None = None
+    influence: Mapping[str, float | None] | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    correct: Array | None = None
+    owners: Owners | None = None
+    validation_accuracy: float | None = None
+    seconds: float = 0.0
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, compute: Callable[[Context], T]) -> T:
+        """``compute(self)``, computed once for all columns that ask for it."""
+        if compute not in self._known:
+            self._known[compute] = compute(self)
+        found: T = self._known[compute]
+        return found
+
+
+class Column(ABC):
+    """One column; the class attributes are all that the rest of the library knows about it."""
+
+    name: ClassVar[str]
+    order: ClassVar[int] = 500
+    """Its place in a row; a new column keeps the default and comes last, before ``seconds``."""
+    dtype: ClassVar[Literal["int32", "int64", "float32", "float64"] | None] = None
+    """Of the number, or of each number of a list; None for what is neither (text, objects)."""
+    per_client: ClassVar[bool] = False
+    """Whether it holds a list with a value per client."""
+    stored: ClassVar[bool] = True
+    """Whether the cells of a study keep it (per-client columns: where the study asks for them)."""
+    heading: ClassVar[str] = ""
+    scale: ClassVar[float] = 1.0
+    """By which a value is multiplied to be shown; 100 for fractions, which are shown in %."""
+    digits: ClassVar[int] = 2
+    better: ClassVar[Literal["higher", "lower"] | None] = None
+    """Which way is better. A column that says so can be measured: ``loss``, ``loss@20``."""
+    praise: ClassVar[str] = "better"
+    panel: ClassVar[bool] = False
+    """Whether a report draws it: numbers over the rounds among the diagnostics."""
+
+    @abstractmethod
+    def value(self, context: Context) -> Any:
+        """The value in a row, as JSON."""
+
+    def present(self, context: Context) -> bool:
+        """Whether a row has this column at all."""
+        return True
+
+    def read(self, row: Mapping[str, Any]) -> Any:
+        """The value that a study's cell keeps, from a row."""
+        return row.get(self.name)
+
+
+COLUMNS: Table[Column] = Table("column", __package__)
+
+
+def columns() -> list[Column]:
+    """All columns, in their order."""
+    return [cls() for cls in COLUMNS]
+
+
+def column(name: str) -> Column:
+    """The column of that name."""
+    return next(found for found in columns() if found.name == name)
+
+
+def stored(per_client: PerClient = "all") -> list[Column]:
+    """The columns that a study's cells keep, single numbers first; of the per-client ones those that are named."""
+    named = {"all": (False, True), "drawn": (True,), "none": ()}[per_client]
+    kept = [found for found in columns() if found.stored and found.dtype]
+    kept = [found for found in kept if not found.per_client or found.panel in named]
+    return sorted(kept, key=lambda found: found.per_client)
+
+
+def numbers() -> list[Column]:
+    """The stored columns with one number per round, the round itself aside."""
+    return [found for found in stored("none") if found.name != "round"]
+
+
+def row(context: Context) -> dict[str, Any]:
+    """The row of a history, its keys in the order of the columns.
+
+    >>> row(Context(round=0, accuracy=0.1, loss=2.3))["steps"]
+    0
+    """
+    return {found.name: found.value(context) for found in columns() if found.present(context)}
+
+
+def finite(value: float | None) -> float | None:
+    """None for what JSON cannot hold."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,68 @@
+"""How evenly the model serves the clients."""
+
+from __future__ import annotations
+
+from fedalpha.analysis.columns.base import COLUMNS, Array, Column, Context
+
+
+def accuracies(context: Context) -> Array | None:
+    """One accuracy per client; None where the clients cannot be told apart."""
+    if context.correct is None or context.owners is None:
+        return None
+    return context.owners.accuracies(context.correct)
+
+
+class _Served(Column):
+    """A column of rounds in which every client's accuracy is known."""
+
+    dtype = "float64"
+    scale = 100.0
+
+    def present(self, context: Context) -> bool:
+        return context.once(accuracies) is not None
+
+
+@COLUMNS.register
+class ClientAccuracy(_Served):
+    """The accuracy on each client's own test samples, where clients have some."""
+
+    name = "client_accuracy"
+    order = 40
+    per_client = True
+    stored = False
+
+    def present(self, context: Context) -> bool:
+        return super().present(context) and context.owners is not None and context.owners.test_owner is not None
+
+    def value(self, context: Context) -> list[float] | None:
+        found = context.once(accuracies)
+        return None if found is None else found.tolist()
+
+
+@COLUMNS.register
+class WorstClientAccuracy(_Served):
+    """The smallest accuracy of a client."""
+
+    name = "worst_client_accuracy"
+    order = 50
+    heading = "worst client's accuracy (%)"
+    better = "higher"
+
+    def value(self, context: Context) -> float | None:
+        found = context.once(accuracies)
+        return None if found is None else float(found.min())
+
+
+@COLUMNS.register
+class ClientAccuracySpread(_Served):
+    """The standard deviation of the accuracy over clients."""
+
+    name = "client_accuracy_spread"
+    order = 60
+    heading = "spread of client accuracy (points)"
+    better = "lower"
+    praise = "more even"
+
+    def value(self, context: Context) -> float | None:
+        found = context.once(accuracies)
+        return None if found is None else float(found.std())

@@ -1,0 +1,45 @@
+"""What it takes to reach an accuracy: rounds, bytes, local steps."""
+
+from __future__ import annotations
+
+from fedalpha.analysis.measures.base import MEASURES, Curve, Until, total
+
+
+@MEASURES.register
+class Rounds(Until):
+    """R_p: the smallest r such that the model after r rounds has at least p % test accuracy."""
+
+    name = "R"
+    order = 30
+    title = "R_{} (rounds)"
+    in_rounds = True
+
+    def spent(self, run: Curve, end: int) -> float:
+        return float(end)
+
+
+@MEASURES.register
+class Bytes(Until):
+    """All bytes, both ways."""
+
+    name = "bytes_to"
+    order = 40
+    title = "MB to {} %"
+    scale = 1e-6
+    digits = 1
+
+    def spent(self, run: Curve, end: int) -> float:
+        return total(run, "bytes_down", "bytes_up", end=end)
+
+
+@MEASURES.register
+class Steps(Until):
+    """The local steps of all clients."""
+
+    name = "steps_to"
+    order = 50
+    title = "local steps to {} %"
+    digits = 0
+
+    def spent(self, run: Curve, end: int) -> float:
+        return total(run, "steps", end=end)

@@ -1,1 +1,0 @@
-"""*Bench*: measurements that compare this library with others and with the machine."""

@@ -1,0 +1,57 @@
+"""A step before another rule: norm clipping."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import field
+
+from torch import Tensor
+
+from fedalpha.combine.base import COMBINES, Limit, Reports
+from fedalpha.combine.mean import mean
+from fedalpha.combine.robust import Wrapper
+from fedalpha.strategies import Array
+from fedalpha.update import Broadcast
+
+
+@COMBINES.register(
+    formula="x_i·min(1, C/‖x_i‖) with x_i = w_i − w_t, then the rule",
+    reference="with attackers of weight B the mean moves by at most 2·B·C",
+    examples=("clip(mean, C=1.0)", "clip(trimmed(beta=0.2), C=1.0)"),
+)
+class clip(Wrapper):
+    """No client moves the model by more than C (Euclidean norm over all floating tensors)."""
+
+    C: float = field(default=1.0, metadata={"always": True})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.C < math.inf:
+            raise ValueError(f"clip: C = {self.C!r}; give the largest norm of an update, a number > 0")
+
+    def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
+        return Reports(
+            [dataclasses.replace(r, parameters=self._clipped(r.parameters, broadcast)) for r in reports.items]
+        )
+
+    def _clipped(self, parameters: dict[str, Tensor] | None, broadcast: Broadcast) -> dict[str, Tensor]:
+        if parameters is None:
+            raise ValueError("clip needs every client's model, and these were summed on the way")
+        sent = broadcast.parameters
+        moves = {k: v.double() - sent[k].double() for k, v in parameters.items() if v.is_floating_point()}
+        norm = math.sqrt(math.fsum(float((m * m).sum()) for m in moves.values()))
+        if norm <= self.C:
+            return parameters
+        # Rounding to the model's dtype may not push the norm over C again: aim a little below.
+        share = self.C / norm * (1 - 1e-6)
+        return {
+            k: (sent[k].double() + share * moves[k]).to(v.dtype) if k in moves else v for k, v in parameters.items()
+        }
+
+    def breakdown(self, support: int) -> Limit:
+        return Limit(0.5) if isinstance(self.inner, mean) else self.inner.breakdown(support)
+
+    @property
+    def clipped_to(self) -> float | None:
+        return self.C if isinstance(self.inner, mean) else None

@@ -1,0 +1,56 @@
+"""A step before another rule: mixing with the nearest neighbours."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field
+
+import numpy as np
+import torch
+
+from fedalpha.combine.base import COMBINES, Limit, Reports
+from fedalpha.combine.robust import Wrapper, check_simplex, distances, gram, slices
+from fedalpha.strategies import Array
+from fedalpha.update import Broadcast
+
+
+@COMBINES.register(
+    formula="each w_i becomes the alpha-weighted mean of its n − f nearest, then the rule",
+    reference="Allouah et al., 2023, 2302.01772",
+    examples=("nnm(trimmed(beta=0.2), f=2)", "clip(nnm(geomed, f=1), C=1.0)"),
+)
+class nnm(Wrapper):
+    """Nearest-neighbour mixing: heterogeneous honest updates move together, so that a robust rule fits them."""
+
+    f: int = field(default=1, metadata={"always": True})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.f < 0:
+            raise ValueError(f"nnm: f = {self.f!r}; give the number of attackers, ≥ 0")
+
+    def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
+        check_simplex(self, simplex)
+        mix = torch.from_numpy(self.mixing(distances(gram(broadcast, reports)), alpha))
+        models = [
+            {k: torch.empty(v.shape, dtype=v.dtype) if v.is_floating_point() else v for k, v in m.items()}
+            for m in reports.models()
+        ]
+        for name, part, values in slices(reports):
+            if values.is_floating_point():
+                for model, mixed in zip(models, (mix @ values.double()).to(values.dtype), strict=True):
+                    model[name].view(-1)[part] = mixed
+        return Reports([dataclasses.replace(r, parameters=m) for r, m in zip(reports.items, models, strict=True)])
+
+    def mixing(self, squares: Array, alpha: Array) -> Array:
+        """Row i: the weights with which client i's neighbours enter."""
+        n = len(alpha)
+        nearest = np.argsort(squares, axis=1, kind="stable")[:, : max(1, n - self.f)]
+        mix = np.zeros((n, n))
+        np.put_along_axis(mix, nearest, alpha[nearest], axis=1)
+        mixed: Array = mix / mix.sum(axis=1, keepdims=True)
+        return mixed
+
+    def breakdown(self, support: int) -> Limit:
+        inner = self.inner.breakdown(support)
+        return dataclasses.replace(inner, attackers=min(self.f, inner.attackers))

@@ -1,0 +1,81 @@
+"""User-level differential privacy of a weighted, capped, clipped mean.
+
+With ‖x_i‖ ≤ C and alpha_i ≤ c by water-filling, removing a client lowers nobody's weight: the others share
+what it held. The aggregate then moves by at most alpha_i·C (its own part) plus alpha_i·C (what the others
+gain), so the sensitivity under adding or removing one client is 2·c·C; equal weight on the k best: 2·C/k.
+
+This needs every client's unnormalised weight to depend on that client alone. Where one client moves the
+weights of others through a statistic (median ± MAD clipping, a change when accuracy passes a value), nothing
+of the kind holds, and `sensitivity` refuses. Nothing may get around the noise either: `noise` refuses client
+updates that publish what clients send, selection by losses, weights by the server's own measurement, and to stand
+inside another rule.
+**Losses and alpha that are published are not covered**: only the model is. See docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fedalpha.strategies import STRATEGIES, Strategy
+
+
+def sensitivity(strategy: str | Strategy, C: float) -> float:
+    """How far adding or removing one client moves Σ alpha_i·x_i, if ‖x_i‖ ≤ C.
+
+    >>> sensitivity("cap(FedSoftWorse(T=0.2), 0.05)", C=1.0)
+    0.1
+    >>> sensitivity("FedWorse(k=10)", C=2.0)
+    0.4
+    >>> sensitivity("cap(clipped(FedSoftWorse(T=0.2)), 0.05)", C=1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: clipped(FedSoftWorse(T=0.2), k=3.0) lets one client move the weights of others, so its ...
+    """
+    if not 0 < C < math.inf:
+        raise ValueError(f"C = {C}; give the norm to which updates are clipped, a number > 0")
+    return STRATEGIES.parse(strategy).sensitivity(C)
+
+
+def epsilon(z: float, rounds: int, delta: float, *, sampling: float = 1.0) -> float:
+    """ε of ``rounds`` releases with noise multiplier z, at δ, for adding or removing one client.
+
+    ``sampling``: the probability with which each client takes part, *independently of the others* (Poisson).
+    A cohort of fixed size is not that: then leave it at 1. Needs the extra ``fedalpha[privacy]``.
+
+    >>> round(epsilon(z=10.0, rounds=1, delta=1e-5), 2)
+    0.34
+    """
+    accountant = _accountant(z, rounds, sampling)
+    return float(accountant.get_epsilon(delta))
+
+
+def multiplier(target: float, rounds: int, delta: float, *, sampling: float = 1.0) -> float:
+    """The smallest noise multiplier z (to 0.1 %) whose ε is at most ``target``."""
+    if not target > 0:
+        raise ValueError(f"target = {target}; give an ε > 0")
+    low, high = 0.0, 1.0
+    while epsilon(high, rounds, delta, sampling=sampling) > target:
+        low, high = high, 2 * high
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle, rounds, delta, sampling=sampling) <= target else (middle, high)
+    return high
+
+
+def _accountant(z: float, rounds: int, sampling: float) -> Any:
+    if not z > 0:
+        raise ValueError(f"z = {z}: without noise there is no privacy; give a noise multiplier > 0")
+    if rounds < 1 or not 0 < sampling <= 1:
+        raise ValueError(f"rounds = {rounds}, sampling = {sampling}; give rounds ≥ 1 and a probability in (0, 1]")
+    try:
+        import dp_accounting
+        from dp_accounting import pld
+    except ImportError:
+        raise RuntimeError("accounting needs the package dp-accounting: pip install 'fedalpha[privacy]'") from None
+    event = dp_accounting.GaussianDpEvent(z)
+    if sampling < 1:
+        event = dp_accounting.PoissonSampledDpEvent(sampling, event)
+    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant.compose(event, rounds)
+    return accountant

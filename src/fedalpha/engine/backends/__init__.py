@@ -1,0 +1,1 @@
+"""What engines are made of: the computation of a client, worker processes, a Ray cluster, Flower's simulation."""

@@ -1,0 +1,46 @@
+"""The clients' answers to questions for losses, after the gate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedalpha.round.gate import Gate
+from fedalpha.round.orders import AskLosses, Heard, Sample
+from fedalpha.select import Question
+from fedalpha.strategies import Array
+
+
+class Answers:
+    """F_i(w_t) of whom it was asked, or estimates from a number of samples; NaN where the gate refused."""
+
+    def __init__(self, gate: Gate, heard: Heard, round: int) -> None:
+        self.round = round
+        self._known: dict[int | None, dict[int, float]] = {}
+        for order, losses, problems in heard.losses:
+            known = self._known.setdefault(None if order.sample is None else order.sample.batch, {})
+            known.update(zip(order.ids.tolist(), gate.losses(order.ids, losses, problems).tolist(), strict=True))
+
+    def missing(self, question: Question) -> AskLosses | None:
+        """The order for those answers to a question that are not there yet; each client is asked once a round."""
+        known = self._known.get(question.batch, {})
+        new = np.array([i for i in question.ids.tolist() if i not in known], dtype=np.int64)
+        if not len(new):
+            return None
+        return AskLosses(new, None if question.batch is None else Sample(self.round, question.batch))
+
+    def to(self, question: Question | None) -> Array | None:
+        """The answers to a question, aligned with its ids."""
+        if question is None:
+            return None
+        known = self._known.get(question.batch, {})
+        return np.array([known[i] for i in question.ids.tolist()])
+
+    @property
+    def clients(self) -> set[int]:
+        """Everybody who was asked."""
+        return {id for known in self._known.values() for id in known}
+
+    @property
+    def count(self) -> int:
+        """How many numbers were told."""
+        return sum(len(known) for known in self._known.values())

@@ -1,0 +1,82 @@
+"""Plays a round on an engine: carries out the orders of the protocol, one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from fedalpha.round.orders import AskLosses, Heard, Ids, Measure, Sample, Train
+from fedalpha.round.protocol import advance
+from fedalpha.round.state import Algorithm, Outcome, ServerState
+from fedalpha.select import Population
+from fedalpha.strategies import Array
+
+log = logging.getLogger(__name__)
+Part = Literal["test", "validation"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The mean loss, and one number per sample for correctness (None where accuracy has no meaning)."""
+
+    loss: float
+    correct: Array | None
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.correct is None else float(self.correct.mean())
+
+
+class Engine(Protocol):
+    """Computes what clients compute; knows nothing of strategies."""
+
+    def losses(self, broadcast: Any, ids: Ids, sample: Sample | None = None) -> Array:
+        """F_i of the broadcast model on each client's training data, or on a sample of it."""
+
+    def update(self, broadcast: Any, order: Train) -> Any:
+        """Train the clients of an order; reports sorted by id."""
+
+    def evaluate(self, broadcast: Any, part: Part) -> Evaluation:
+        """Loss and correctness of the broadcast model on the server's data."""
+
+    def close(self) -> None:
+        """Free what the engine holds."""
+
+
+def play(algorithm: Algorithm, state: ServerState, engine: Engine, population: Population, seed: int) -> Outcome:
+    """Play one round on an engine."""
+    broadcast, heard = state.broadcast, Heard()
+    while True:
+        match advance(algorithm, state, population, seed, heard):
+            case AskLosses() as order:
+                heard = heard.and_losses(order, engine.losses(broadcast, order.ids, order.sample))
+            case Train() as order:
+                heard = heard.and_reports(engine.update(broadcast, order))
+            case Measure() as order:
+                heard = heard.and_measured({of: _measured(engine, state, heard, of) for of in order.of})
+            case outcome:
+                tell(outcome)
+                return outcome
+
+
+def _measured(engine: Engine, state: ServerState, heard: Heard, of: int | None) -> float:
+    """The loss on the server's validation data: of the current model, or of a client's."""
+    sent = state.broadcast
+    if of is not None:
+        report = next(r for r in heard.reports.items if r.id == of)
+        sent = dataclasses.replace(sent, parameters=report.parameters)
+    return engine.evaluate(sent, "validation").loss
+
+
+def tell(outcome: Outcome, say: Callable[..., None] = log.log) -> None:
+    """Log what the server did not accept in a round, and why; ``say(level, text, *arguments)`` writes a line."""
+    round = outcome.state.round
+    for refusal in outcome.refusals:
+        say(logging.WARNING, "round %d: client %d refused: %s", round, refusal.client, refusal.reason)
+    for client in outcome.idle:
+        say(logging.INFO, "round %d: client %d sent the model back unchanged", round, client)
+    if outcome.kept is not None:
+        say(logging.WARNING, "round %d: the model is kept: %s", round, outcome.kept)

@@ -1,0 +1,189 @@
+"""The gate between clients and the weighing rule: what is malformed, late or sent twice does not get in.
+
+A client that is refused before weighing is treated as absent, bit for bit. One that is lost after weighing is
+renormalised away. Below the quorum the server keeps its model. Every refusal is named with its reason in the log
+and in the history. The gate checks numbers itself; a report checks its own model (`misfit`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.strategies import Array
+
+Ids = NDArray[np.int64]
+
+LONGEST_REASON = 500
+"""Characters of a refusal's reason that are kept: a client may send a text of any length, and reasons are stored."""
+
+
+class Report(Protocol):
+    """What a client sends back, whatever its model is made of (tensors, NumPy arrays)."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def losses(self) -> Any: ...
+    @property
+    def origin(self) -> tuple[int, int] | None: ...
+    @property
+    def delay(self) -> float: ...
+
+    def misfit(self, broadcast: Any) -> str | None:
+        """How its model differs in form from the one that was sent, or where it is not finite; None if nowhere."""
+
+    def same(self, other: Any) -> bool:
+        """Whether another report says the same."""
+
+    def unchanged(self, broadcast: Any) -> bool:
+        """Whether its model is the one that was sent."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What the server asks of a round.
+
+    ``quorum``: how many of the clients that were asked must deliver (a number, or a share below 1 as a
+    float); fewer, and the model is kept. ``deadline``: seconds after which a report comes too late.
+    ``signed``: whether a loss may be negative.
+    """
+
+    quorum: int | float = 1
+    deadline: float | None = None
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        share = isinstance(self.quorum, float) and not self.quorum.is_integer()
+        if not (0 < self.quorum < 1 if share else self.quorum >= 1):
+            raise ValueError(f"quorum = {self.quorum}; give a number of clients (3) or a share of the cohort (0.5)")
+        if self.deadline is not None and not self.deadline > 0:
+            raise ValueError(f"deadline = {self.deadline}; give a number of seconds > 0, or none")
+
+    def enough(self, present: int, asked: int) -> bool:
+        """Whether ``present`` of the ``asked`` clients are a quorum.
+
+        >>> Admission(quorum=0.5).enough(5, 10), Admission(quorum=3).enough(2, 10), Admission(quorum=3).enough(1, 1)
+        (True, False, True)
+        """
+        need = math.ceil(self.quorum * asked - 1e-9) if self.quorum < 1 else min(int(self.quorum), asked)
+        return present >= max(need, 1)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that did not get in, and why."""
+
+    client: int
+    reason: str
+
+
+class Gate:
+    """The gate of one round; ``refusals`` says what it has turned away, ``idle`` who sent the model back unchanged."""
+
+    def __init__(self, admission: Admission, broadcast: Any, run: int, round: int) -> None:
+        self.admission = admission
+        self.broadcast = broadcast
+        self.run = run
+        self.round = round
+        self.refusals: list[Refusal] = []
+        self.idle: list[int] = []
+        self._out: set[int] = set()
+
+    def losses(self, ids: Ids, losses: Array, problems: Mapping[int, str]) -> Array:
+        """Answers to a question for losses, NaN where the answer is refused; its client is out then.
+
+        ``problems`` say why a client gave no answer that can be used.
+        """
+        admitted = np.array(losses, dtype=np.float64)
+        for place, (id, loss) in enumerate(zip(ids.tolist(), admitted.tolist(), strict=True)):
+            if reason := problems.get(id) or self._bad_loss("before", loss):
+                self.refuse(id, reason)
+                admitted[place] = math.nan
+        return admitted
+
+    def present(self, ids: Ids) -> Ids:
+        """``ids`` without those that were refused."""
+        return np.array([i for i in ids.tolist() if i not in self._out], dtype=np.int64)
+
+    def short(self, present: int, asked: int) -> str | None:
+        """Why the model must be kept, if ``present`` of the ``asked`` clients are no quorum."""
+        if self.admission.enough(present, asked):
+            return None
+        return f"only {present} of {asked} clients delivered, the quorum is {self.admission.quorum:g}"
+
+    def sound(self, reports: Any) -> bool:
+        """Whether reports that were summed on the way can be used: a sum cannot be taken apart."""
+        losses = np.array([loss for r in reports.items for loss in r.losses.values()])
+        if not np.isfinite(losses).all() or (not self.admission.signed and (losses < 0).any()):
+            return False
+        if len(set(reports.ids.tolist())) != len(reports.items):
+            return False
+        return bool(reports.finite(self.broadcast))
+
+    def admit(self, reports: Sequence[Report], asked: Ids) -> list[Any]:
+        """The reports that get in, one per client, sorted by id."""
+        found: dict[int, list[Report]] = {}
+        for report in reports:
+            if reason := self.fault(report, asked):
+                self.refuse(report.id, reason, out=False)
+            else:
+                found.setdefault(report.id, []).append(report)
+        items = []
+        for id in sorted(found):
+            first, *others = found[id]
+            if all(first.same(other) for other in others):
+                items.append(first)
+                if first.unchanged(self.broadcast):
+                    self.idle.append(id)
+                for _ in others:
+                    self.refuse(id, "sent its update again; one counts", out=False)
+            else:
+                self.refuse(id, f"sent {1 + len(others)} different updates for one round")
+        return items
+
+    def missing(self, delivered: Ids, asked: Ids) -> None:
+        """Name the clients that did not deliver, unless a reason is known already."""
+        named = {refusal.client for refusal in self.refusals}
+        for id in sorted(set(asked.tolist()) - set(delivered.tolist())):
+            if id not in named:
+                self.refuse(id, "did not deliver")
+            self._out.add(id)
+
+    def fault(self, report: Report, asked: Ids) -> str | None:
+        """What is wrong with a report, in words; None if nothing is."""
+        if report.id not in asked:
+            return "was not asked in this round"
+        if report.origin is not None and report.origin != (self.run, self.round):
+            return f"its update belongs to run {report.origin[0]}, round {report.origin[1]}"
+        deadline = self.admission.deadline
+        if deadline is not None and report.delay > deadline:
+            return f"came after {report.delay:g} s; the deadline is {deadline:g} s"
+        for kind, loss in report.losses.items():
+            if reason := self._bad_loss(kind, loss):
+                return reason
+        return report.misfit(self.broadcast)
+
+    def refuse(self, client: int, reason: str, out: bool = True) -> None:
+        """Note a refusal; ``out``: nothing else of this client counts in this round."""
+        self.refusals.append(Refusal(client, _short(reason)))
+        if out:
+            self._out.add(client)
+
+    def _bad_loss(self, kind: str, loss: float) -> str | None:
+        if not math.isfinite(loss):
+            return f"its loss ({kind}) is {loss}"
+        if loss < 0 and not self.admission.signed:
+            return f"its loss ({kind}) is {loss:g}, but this loss cannot be negative"
+        return None
+
+
+def _short(reason: str) -> str:
+    if len(reason) <= LONGEST_REASON:
+        return reason
+    return f"{reason[:LONGEST_REASON]}… ({len(reason)} characters)"

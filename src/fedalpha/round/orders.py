@@ -1,0 +1,80 @@
+"""What a round asks of the outside, and what it has heard so far: plain data, nothing is computed here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.strategies import Array
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Measure a loss on ``batch`` samples, drawn anew in every round, instead of all of a client's data."""
+
+    round: int
+    batch: int
+
+
+@dataclass(frozen=True, eq=False)
+class AskLosses:
+    """Ask these clients for the loss of the current model on their training data, or on a sample of it."""
+
+    ids: Ids
+    sample: Sample | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Train:
+    """Have these clients train.
+
+    ``alpha`` (aligned with ``ids``) is given when the weights are known before training and the combine
+    rule is linear: the reports may then come with Σ alpha_i·w_i instead of every model. ``states`` holds the
+    clients' states, ``wanted`` the losses to measure besides ``train``.
+    """
+
+    round: int
+    ids: Ids
+    alpha: Array | None = None
+    states: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    wanted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure losses on the server's own data: of each of these clients' models, of the current model for None."""
+
+    of: tuple[int | None, ...]
+
+
+Order = AskLosses | Train | Measure
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """All answers of a round so far, in the order in which they were asked for.
+
+    A round is a pure function of this, so a round that was interrupted continues from a saved `Heard`.
+    """
+
+    losses: tuple[tuple[AskLosses, Array, Mapping[int, str]], ...] = ()
+    """Answers aligned with the ids of their order, and why some clients gave none that can be used."""
+    reports: Any = None
+    """What the clients sent back (`Reports`), or None before anybody has trained."""
+    measured: Mapping[int | None, float] = field(default_factory=dict)
+
+    def and_losses(self, order: AskLosses, losses: Array, problems: Mapping[int, str] | None = None) -> Heard:
+        return dataclasses.replace(self, losses=(*self.losses, (order, losses, problems or {})))
+
+    def and_reports(self, reports: Any) -> Heard:
+        return dataclasses.replace(self, reports=reports)
+
+    def and_measured(self, losses: Mapping[int | None, float]) -> Heard:
+        return dataclasses.replace(self, measured={**self.measured, **losses})

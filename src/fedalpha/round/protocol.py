@@ -1,0 +1,90 @@
+"""One round of federated learning: Algorithm 1 with five plug points, as a protocol without input or output.
+
+select → client update → weigh → combine → apply. `advance` gives orders (ask for losses, train, measure) or the
+outcome of the round, from what has been heard so far. It is a pure function: a driver carries out each order,
+adds the answer to `Heard`, and calls `advance` again, which takes the same decisions up to the new answer. So a
+round can be saved at any point, and the same code serves engines on this machine and live federations. The round
+needs NumPy only: it hands models from one rule to the next and never opens one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedalpha.rng import generator
+from fedalpha.round.answers import Answers
+from fedalpha.round.ending import Ending
+from fedalpha.round.gate import Gate
+from fedalpha.round.orders import Heard, Measure, Order, Train
+from fedalpha.round.state import Algorithm, Outcome, ServerState
+from fedalpha.round.weighing import Short, Weighed, admit, gather, nobody, observe, share_out, weigh
+from fedalpha.select import Population, Question
+from fedalpha.strategies import KNOWN_BEFORE_TRAINING
+
+
+def advance(
+    algorithm: Algorithm, state: ServerState, population: Population, seed: int, heard: Heard
+) -> Order | Outcome:
+    """The next order of a round, or its outcome. Pure.
+
+    Where what the rule needs is known before training, weighing comes first, and clients with alpha = 0
+    neither train nor upload. A client that is refused before weighing is treated as absent; one that is lost
+    afterwards is renormalised away; with fewer clients than the quorum the model is kept.
+    """
+    gate = Gate(algorithm.admission, state.broadcast, seed, state.round)
+    losses = Answers(gate, heard, state.round)
+
+    # 1. Select a cohort. Some rules look at losses first.
+    rng = generator(seed, "cohort", state.round)
+    question = algorithm.select.ask(state.select, population, rng)
+    if question is not None and (order := losses.missing(question)):
+        return order
+    rng = generator(seed, "cohort", state.round)
+    ids, selected = algorithm.select.select(state.select, population, losses.to(question), rng)
+    cohort = gather(population, ids, state)
+    ending = Ending(algorithm, state, population, selected, ids, gate, losses)
+
+    # 2. Ask for losses before training, if the rule weighs by them. Clients that are refused are out.
+    needs = algorithm.weigh.needs(state.weigh, cohort)
+    before = Question(ids) if "before" in needs else None
+    if before is not None and (order := losses.missing(before)):
+        return order
+    present = gate.present(ids)
+    if short := gate.short(len(present), len(ids)) or nobody(population.sizes(present)):
+        return ending.stop(cohort, Short(short))
+    cohort = gather(population, present, state, losses.to(before and Question(present)))
+
+    # 3. Weigh, then train the clients that count; or train everybody, then weigh.
+    weighed: Weighed | Measure | Short | None = None
+    train = Train(state.round, present, None, state.clients, frozenset(needs))
+    if needs <= KNOWN_BEFORE_TRAINING and not np.isnan(population.sizes(present)).any():
+        weighed = weigh(algorithm, state, cohort, heard, gate)
+        if not isinstance(weighed, Weighed):
+            return ending.stop(cohort, weighed)
+        counts = weighed.alpha != 0
+        alpha = weighed.alpha[counts] if algorithm.combine.linear else None
+        train = Train(state.round, present[counts], alpha, state.clients)
+    if heard.reports is None:
+        return train
+    reports = admit(gate, train, heard.reports)
+    if isinstance(reports, Short | Train):
+        return ending.stop(cohort, reports)
+    if isinstance(weighed, Weighed):
+        rule = algorithm.weigh.in_force(state.weigh, cohort)
+        shared = share_out(weighed, present, rule, train, reports)
+        if not isinstance(shared, tuple):
+            return ending.stop(cohort, shared, reports)
+        weighed, reports = shared
+        lost = len(train.ids) - len(reports.items)
+    else:
+        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)))
+        seen = observe(cohort, population, state.broadcast, reports, needs)
+        if isinstance(seen, Short):
+            return ending.stop(cohort, seen, reports)
+        cohort, weighed = seen, weigh(algorithm, state, seen, heard, gate)
+        if not isinstance(weighed, Weighed):
+            return ending.stop(cohort, weighed, reports)
+        lost = 0
+
+    # 4. Combine. 5. Apply, and what selection and client update carry over.
+    return ending.install(cohort, weighed, reports, lost)

@@ -1,0 +1,152 @@
+"""From what is known of clients to their weights: before training, after it, and after a loss."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedalpha.round.gate import Gate
+from fedalpha.round.orders import Heard, Ids, Measure, Train
+from fedalpha.round.state import Algorithm, ServerState
+from fedalpha.select import Population
+from fedalpha.strategies import Array, Cohort, Need, State, Strategy
+from fedalpha.strategies import weigh as checked_weights
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """The weights of a cohort, and the weighing rule's next state."""
+
+    alpha: Array
+    state: State
+
+
+@dataclass(frozen=True)
+class Short:
+    """Why the model must be kept: too few clients, or too few to carry what the rule asks for (a cap below 1/n)."""
+
+    reason: str
+
+
+def gather(population: Population, ids: Ids, state: ServerState, before: Array | None = None) -> Cohort:
+    """The cohort of these clients, with what is known of them before training. An unknown size counts as 1."""
+    sizes, optima = np.nan_to_num(population.sizes(ids), nan=1.0), population.optima(ids)
+    if not sizes.any():  # they cannot be weighed, and the round says so
+        sizes = np.ones(len(ids))
+    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima)
+
+
+def nobody(sizes: Array) -> str | None:
+    """Why nobody can be weighed, where no client has data; unknown sizes are NaN."""
+    return None if sizes.any() else "no client of the cohort has data (all sizes are 0), so nobody can be weighed"
+
+
+def observe(
+    cohort: Cohort, population: Population, broadcast: Any, reports: Any, needs: frozenset[Need]
+) -> Cohort | Short:
+    """The cohort with what is known after training: losses, local steps, norms, the Gram matrix, unknown sizes."""
+    seen: dict[str, Any] = {}
+    sizes = population.sizes(cohort.ids)
+    if np.isnan(sizes).any():
+        told = np.array([r.samples for r in reports.items], dtype=np.float64)
+        seen["sizes"] = sizes = np.where(np.isnan(sizes), told, sizes)
+        if reason := nobody(sizes):
+            return Short(reason)
+    for need in needs & {"train", "after"}:
+        seen[need] = np.array([r.losses[need] for r in reports.items])
+    if "steps" in needs:
+        seen["steps"] = np.array([r.steps for r in reports.items], dtype=np.float64)
+    if needs & {"norms", "gram"}:
+        gram = reports.gram(broadcast)
+        seen["norms"] = np.sqrt(np.diagonal(gram))
+        if "gram" in needs:
+            seen["gram"] = gram
+    return cohort.replace(**seen)
+
+
+def weigh(
+    algorithm: Algorithm, state: ServerState, cohort: Cohort, heard: Heard, gate: Gate
+) -> Weighed | Measure | Short:
+    """The weights; or what the server has to measure first; or why nobody can be weighed."""
+    try:
+        weighed = Weighed(*checked_weights(algorithm.weigh, state.weigh, cohort))
+    except ValueError as error:
+        if gate.refusals:  # the clients that are left cannot carry what the rule asks for
+            return Short(str(error))
+        raise
+    if not algorithm.reevaluate:
+        return weighed
+    places = np.argsort(-weighed.alpha, kind="stable")[: algorithm.reevaluate].tolist()
+    found = _remeasured(cohort, places, heard)
+    if isinstance(found, Measure):
+        return found
+    return Weighed(*checked_weights(algorithm.weigh, state.weigh, found))
+
+
+def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Measure:
+    """The cohort with the losses of the clients at ``places`` as the server measures them on its own data.
+
+    F_i(w_t) becomes the server's loss of w_t, the losses after training that of the client's model: a client
+    with a large weight no longer has it by its own word.
+    """
+    known = {"before": cohort.before, "train": cohort.train, "after": cohort.after}
+    changes = {kind: losses.copy() for kind, losses in known.items() if losses is not None}
+    models = heard.reports is not None and not heard.reports.summed
+
+    def subject(kind: str, place: int) -> int | None:
+        return int(cohort.ids[place]) if kind != "before" and models else None
+
+    wanted = {subject(kind, place): None for place in places for kind in changes}
+    if unknown := tuple(of for of in wanted if of not in heard.measured):
+        return Measure(unknown)
+    largest = np.finfo(np.float64).max
+    for kind, losses in changes.items():
+        for place in places:
+            losses[place] = np.nan_to_num(heard.measured[subject(kind, place)], nan=np.inf, posinf=np.inf)
+        changes[kind] = np.minimum(losses, largest)
+    return cohort.replace(**changes)
+
+
+def admit(gate: Gate, train: Train, reports: Any) -> Any | Train | Short:
+    """The reports that get in; or an order for the same updates one by one; or why the model is kept.
+
+    Reports that were summed on the way cannot be taken apart: if their sum is not sound, the same clients deliver
+    again, each its own model. Their updates are pure, so nothing else changes.
+    """
+    if reports.summed:
+        if not gate.sound(reports):
+            return dataclasses.replace(train, alpha=None)
+    else:
+        reports = reports.only(gate.admit(reports.items, train.ids))
+    gate.missing(reports.ids, train.ids)
+    short = gate.short(len(reports.items), len(train.ids))
+    return reports if short is None else Short(short)
+
+
+def share_out(
+    weighed: Weighed, ids: Ids, rule: Strategy, train: Train, reports: Any
+) -> tuple[Weighed, Any] | Train | Short:
+    """The weights and the reports after some clients that were weighed have been lost.
+
+    The weight of a lost client is 0, the others share it as `Strategy.renormalise` says. A sum is divided by the
+    mass that arrived; if the rule shares otherwise (a cap), the models are asked for one by one.
+    """
+    alpha, here = weighed.alpha, np.isin(ids, reports.ids)
+    if here[alpha != 0].all() or not alpha[here].any():
+        return Weighed(np.where(here, alpha, 0.0), weighed.state), reports
+    try:
+        shared = rule.renormalise(alpha[here])
+    except ValueError as error:
+        return Short(str(error))
+    if reports.summed and rule.traits.simplex:
+        mass = math.fsum(alpha[here].tolist())
+        if not np.array_equal(shared, alpha[here] / mass):
+            return dataclasses.replace(train, ids=reports.ids, alpha=None)
+        reports = reports.divided(mass)
+    left = np.zeros(len(alpha))
+    left[here] = shared
+    return Weighed(left, weighed.state), reports

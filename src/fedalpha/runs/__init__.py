@@ -1,0 +1,1 @@
+"""One call that runs an experiment: settings, the run folder, callbacks."""

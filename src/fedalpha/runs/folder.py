@@ -1,0 +1,258 @@
+"""The run folder: ``config.json``, ``history.jsonl``, ``model.safetensors``, ``curves.png``, ``checkpoint/``.
+
+Every row is in ``history.jsonl`` as soon as its round is over, so a folder is readable at any time.
+What a run goes on from is in ``checkpoint/`` alone, rows included: ``history.jsonl`` is written anew
+from there when a run goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from fedalpha.analysis.history import History, Row, read
+from fedalpha.models import MODELS, Architecture, BuiltIn, same_fingerprint
+from fedalpha.round import ServerState
+from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.machine import versions
+from fedalpha.store import FolderLock, Generations, write_atomically
+from fedalpha.store.files import sweep
+from fedalpha.update import Broadcast
+
+log = logging.getLogger(__name__)
+
+
+class Folder(Callback):
+    """Writes a run folder and finds where an interrupted run goes on. A context: it locks the folder.
+
+    The same configuration again goes on; a folder of another configuration is refused, and the
+    difference shown, unless no round was played there: then the new run replaces it as it starts.
+    ``config`` describes the run (by default all arguments of `fedalpha.run`). ``every``: save the state every so
+    many rounds (and at the end).
+    """
+
+    def __init__(self, path: str | Path, config: Mapping[str, Any] | None = None, every: int = 1) -> None:
+        if every < 1:
+            raise ValueError(f"checkpoint_every = {every}; give a number of rounds ≥ 1")
+        self.path = Path(path)
+        self.config = config
+        self.every = every
+        self.generations = Generations(self.path / "checkpoint")
+        self._finished = self.path / "checkpoint" / "finished"
+        self._rows: list[Row] = []
+        self._state: ServerState | None = None
+        self._saved = -1
+        self._lines: TextIO | None = None
+        self._stack = ExitStack()
+        self._broken = False
+        self._stale = False
+
+    @property
+    def _described(self) -> Mapping[str, Any]:
+        assert self.config is not None, "a run describes itself before it opens its folder"
+        return self.config
+
+    def __enter__(self) -> Folder:
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file; give a folder to --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._stack.enter_context(FolderLock(self.path))
+        except OSError as error:
+            raise self._cannot("write to", error) from error
+        try:
+            self._check_config()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._lines is not None:
+                self._lines.close()
+        except OSError as closing:  # what could not be written before cannot be now: the first error says so
+            if error is None:
+                raise self._cannot("write to", closing) from closing
+        finally:
+            self._stack.close()
+
+    def finished(self) -> History | None:
+        """The history, if the run of this folder has come to its end and its model is whole."""
+        if self._stale:
+            return None
+        try:
+            digest = self._finished.read_text().strip()
+            model = (self.path / "model.safetensors").read_bytes()
+        except (OSError, ValueError):
+            return None
+        return read(self.path) if hashlib.sha256(model).hexdigest() == digest else None
+
+    def resume(self, start: ServerState) -> tuple[ServerState, list[Row]] | None:
+        """Where an interrupted run goes on; ``start`` is the state before round 0 of the same run."""
+        found = None if self._stale else self.generations.load()
+        if found is None:
+            return None
+        saved, rows, problems = found
+        for problem in problems:
+            log.warning("%s; going on from round %d", problem, rows[-1]["round"])
+        state = restored(saved, start.broadcast.architecture)
+        self._rows, self._state, self._saved = list(rows), state, state.round
+        return state, rows
+
+    def on_start(self, rounds: int) -> None:
+        try:
+            sweep(self.path)
+            self._finished.unlink(missing_ok=True)
+            if self._stale:  # before config.json, which must never stand beside the checkpoint of another run
+                self.generations.clear()
+            if self._stale or not (self.path / "config.json").exists():
+                write_atomically(
+                    self.path / "config.json",
+                    (json.dumps({**self._described, "versions": versions()}, indent=2) + "\n").encode(),
+                )
+            lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in self._rows)
+            write_atomically(self.path / "history.jsonl", lines.encode())
+            self._lines = (self.path / "history.jsonl").open("a")
+        except OSError as error:
+            raise self._cannot("write to", error) from error
+
+    def on_round(self, row: Row, state: ServerState) -> bool | None:
+        assert self._lines is not None
+        self._rows.append(row)
+        self._state = state
+        try:
+            self._lines.write(json.dumps(row, allow_nan=False) + "\n")
+            self._lines.flush()
+            if state.round % self.every == 0:
+                self._save()
+        except OSError as error:
+            raise self._cannot(f"save round {state.round} in", error) from error
+        return None
+
+    def on_end(self, history: History) -> None:
+        from safetensors.torch import save
+
+        from fedalpha.analysis.plots import plot_run
+
+        if self._lines is None or self._broken or not history.rows:
+            return
+        try:
+            self._save()
+            model = save({k: v.contiguous() for k, v in history.model.items()})
+            write_atomically(self.path / "model.safetensors", model)
+            plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
+            if not history.interrupted:
+                write_atomically(self._finished, hashlib.sha256(model).hexdigest().encode() + b"\n")
+        except OSError as error:
+            raise self._cannot("write the results to", error) from error
+
+    def _save(self) -> None:
+        if self._state is not None and self._state.round > self._saved:
+            self.generations.save(self._state.round, state_tree(self._state), self._rows)
+            self._saved = self._state.round
+
+    def _cannot(self, what: str, error: OSError) -> OSError:
+        """The same error, saying what is safe and what to do; nothing more is written after it."""
+        self._broken = True
+        kept = f"; the state after round {self._saved} is safe there" if self._saved >= 0 else ""
+        return OSError(
+            f"cannot {what} {self.path}: {error.strerror or error}{kept}. "
+            "Make the folder writable or free some space, then run the same command again"
+        )
+
+    def _empty(self) -> bool:
+        """Whether no round has been played in this folder, by its checkpoint and by its rows."""
+        found = self.generations.load()
+        rows = self.path / "history.jsonl"
+        lines = rows.read_bytes().split(b"\n")[:-1] if rows.exists() else []  # the last one may be cut off
+        return (found is None or found[1][-1]["round"] == 0) and all(_of_round_0(line) for line in lines)
+
+    def _check_config(self) -> None:
+        path = self.path / "config.json"
+        if not path.exists():
+            if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
+                raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
+            return
+        try:
+            stored = json.loads(path.read_text())
+            stored_versions = stored.pop("versions", {})
+        except (ValueError, AttributeError):
+            raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
+        ours = json.loads(json.dumps(self._described))
+        if same_fingerprint(stored.get("initial_model"), ours.get("initial_model")):
+            stored["initial_model"] = ours["initial_model"]
+        if changes := differences(stored, ours):
+            if self._empty():  # nothing worth keeping; it is replaced when the new run starts
+                self._stale = True
+                return
+            raise ValueError(
+                f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
+                "Choose another folder, or give the same settings to go on"
+            )
+        if changes := differences(stored_versions, versions()):
+            log.warning(
+                "%s was begun on another machine or with other versions: %s; the run goes on, but its last bits may "
+                "differ from an undisturbed run's",
+                self.path,
+                "; ".join(changes),
+            )
+
+
+def _of_round_0(line: bytes) -> bool:
+    """Whether a line of ``history.jsonl`` is the row of the initial model; one that cannot be read is not."""
+    try:
+        return bool(json.loads(line)["round"] == 0)
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """What differs, key by key.
+
+    >>> differences({"seed": 0, "lr": 0.1}, {"seed": 1, "lr": 0.1})
+    ['seed is 0 there and 1 here']
+    """
+    keys = [*stored, *(k for k in ours if k not in stored)]
+    return [
+        f"{key} is {stored.get(key, 'not set')} there and {ours.get(key, 'not set')} here"
+        for key in keys
+        if stored.get(key) != ours.get(key)
+    ]
+
+
+def state_tree(state: ServerState) -> dict[str, Any]:
+    """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
+    tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    architecture = state.broadcast.architecture
+    text = None
+    if isinstance(architecture, BuiltIn):
+        text = (str(architecture.model), architecture.shape, architecture.classes)
+    tree["broadcast"] = {
+        "architecture": text,
+        "parameters": state.broadcast.parameters,
+        "extras": state.broadcast.extras,
+    }
+    return tree
+
+
+def restored(tree: dict[str, Any], given: Architecture | None = None) -> ServerState:
+    """The server state of a tree; ``given`` is the architecture where it is no built-in one."""
+    sent = tree.pop("broadcast")
+    architecture = given
+    if sent["architecture"] is not None:
+        text, shape, classes = sent["architecture"]
+        saved = BuiltIn(MODELS.parse(text), shape, classes)
+        architecture = given if saved == given else saved
+    if architecture is None:
+        raise ValueError("this state is of a module of your own; pass its architecture")
+    return ServerState(broadcast=Broadcast(architecture, sent["parameters"], sent["extras"]), **tree)

@@ -1,0 +1,271 @@
+"""The settings of a run: one model for the command line, TOML files and ``config.json``.
+
+Every field is an option of ``fedalpha run``; texts are checked when the settings are read, so a
+mistake is told before anything is trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedalpha.plugins import load_plugin
+from fedalpha.strategies import STRATEGIES
+from fedalpha.text import nearest
+
+if TYPE_CHECKING:
+    from fedalpha.analysis.history import History, Row
+    from fedalpha.engine import Place
+    from fedalpha.round import ServerState
+    from fedalpha.runs.callbacks import Callback
+    from fedalpha.runs.experiment import Experiment
+
+VALIDATION_SHARE = 0.1
+
+
+def _plugin(file: str | None) -> str | None:
+    return None if file is None else load_plugin(file)
+
+
+def _strategy(text: str) -> str:
+    return str(STRATEGIES.parse(text))
+
+
+def _engine(text: str) -> str:
+    from fedalpha.engine import ENGINES
+
+    return str(ENGINES.parse(text))
+
+
+class Settings(BaseModel):
+    """All that is needed to repeat a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    plugin: Annotated[str | None, AfterValidator(_plugin)] = Field(
+        None, description="Python file that registers own strategies, updates …, to be named like the others"
+    )
+    dataset: str = Field(
+        "digits", description="data set, as in `fedalpha data list`, such as digits or synthetic(a=1, b=1)"
+    )
+    partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
+    clients: int = Field(20, ge=1, description="number of clients")
+    model: str | None = Field(None, description="model, such as cnn, mlp or softmax [default: the data set's]")
+    strategy: Annotated[str, AfterValidator(_strategy)] = Field(
+        "FedAvg", description="how clients are weighed, such as FedSoftWorse(T=0.2)"
+    )
+    rounds: int = Field(30, ge=0, description="number of rounds")
+    seed: int = Field(0, ge=0, description="seed of everything that is drawn")
+    select: str = Field("uniform", description="who takes part, such as uniform(C=0.1)")
+    ratio: float | None = Field(None, gt=0, le=1, description="C, the share of clients that take part in a round")
+    update: str = Field("sgd", description="how a client trains: sgd, or fedprox(mu=0.01)")
+    lr: float | str | None = Field(None, description="learning rate or schedule, such as exponential(0.1, rate=0.99)")
+    batch: int | None = Field(None, ge=1, description="batch size")
+    epochs: int | None = Field(None, ge=1, description="local epochs E")
+    steps: int | None = Field(None, ge=1, description="local steps, instead of epochs")
+    momentum: float | None = Field(None, ge=0, lt=1, description="momentum of local SGD")
+    weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
+    combine: str = Field("mean", description="how models become one")
+    apply: str = Field("replace", description="how the server installs the result")
+    quorum: float = Field(
+        1.0, gt=0, description="clients that must deliver, a number or a share; else the model is kept"
+    )
+    deadline: float | None = Field(None, gt=0, description="seconds after which a report is refused")
+    reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
+    liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
+    fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
+    pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
+    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, summed or batch_softmax")
+    signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
+    validation: float | None = Field(
+        None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy looks at accuracy, else 0]"
+    )
+    evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+    device: str = Field("cpu", description="torch device")
+    engine: Annotated[str, AfterValidator(_engine)] = Field(
+        "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
+    )
+    ray_address: str | None = Field(
+        None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
+    )
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Settings:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps exclude each other; give one of them")
+        return self
+
+    def resolved(self) -> Settings:
+        """The same settings with every default made explicit, as ``config.json`` keeps them."""
+        from fedalpha.data import DATASETS
+
+        self._check_texts()
+        update = self.client_update()
+        return self.model_copy(
+            update={
+                "model": self.model or DATASETS.parse(self.dataset).model,
+                "validation": self.validation_for([self.strategy]),
+                "select": self.selection(),
+                "ratio": None,
+                "update": str(update),
+                **dict.fromkeys(_LOCAL, None),
+            }
+        )
+
+    def validation_for(self, strategies: Iterable[str]) -> float:
+        """What is set aside for validation: one decision for all strategies that shall train on the same data."""
+        if self.validation is not None:
+            return self.validation
+        looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies)
+        return VALIDATION_SHARE if (looks and self.signal == "validation") or self.reevaluate else 0.0
+
+    def _check_texts(self) -> None:
+        from fedalpha.apply import APPLIES
+        from fedalpha.combine import COMBINES
+        from fedalpha.data import DATASETS, PARTITIONS
+        from fedalpha.defence.faults import FAULTS
+        from fedalpha.models import MODELS
+        from fedalpha.task import task
+
+        for registry, text in (
+            (DATASETS, self.dataset),
+            (PARTITIONS, self.partition),
+            (MODELS, self.model),
+            (COMBINES, self.combine),
+            (APPLIES, self.apply),
+            (FAULTS, self.fault),
+        ):
+            if text is not None:
+                registry.parse(text)
+        task(self.task)
+
+    def selection(self) -> str:
+        """The selection, with the ratio C that was given."""
+        from fedalpha.select import SELECTIONS
+
+        select = SELECTIONS.parse(self.select)
+        if self.ratio is not None:
+            if getattr(select, "count", None) is not None:
+                raise ValueError(f"ratio = {self.ratio} and {select} exclude each other; give one of them")
+            if not hasattr(select, "C"):
+                raise ValueError(f"{select} has no C; leave ratio = {self.ratio} out")
+            select = dataclasses.replace(select, C=self.ratio)  # type: ignore[call-arg]
+        return str(select)
+
+    def client_update(self) -> Any:
+        """The client update with the local settings that were given."""
+        from fedalpha.update import UPDATES
+
+        update = UPDATES.parse(self.update)
+        given = {name: value for name in _LOCAL if (value := getattr(self, name)) is not None}
+        known = {field.name for field in dataclasses.fields(update)}
+        if unknown := given.keys() - known:
+            raise ValueError(f"{update} has no setting {', '.join(sorted(unknown))}; leave that option out")
+        if "epochs" in given and getattr(update, "steps", None) is not None:
+            raise ValueError(f"epochs = {self.epochs} and {update} exclude each other; give epochs or steps")
+        return dataclasses.replace(update, **given)
+
+    def place(self, workers: int | None = None) -> Place:
+        """The engine, with the device and the address that were given."""
+        from fedalpha.engine import ENGINES
+
+        place = ENGINES.parse(self.engine)
+        given: dict[str, Any] = {}
+        if self.device != "cpu":
+            given["device"] = self.device
+        if self.ray_address is not None:
+            if not hasattr(place, "address"):
+                raise ValueError(f"ray_address = {self.ray_address!r} needs engine = ray, not {str(place)!r}")
+            given["address"] = self.ray_address
+        if workers is not None:
+            given["workers"] = workers
+        return dataclasses.replace(place, **given)
+
+    def experiment(self) -> Experiment:
+        """The run that these settings describe; they must be `resolved`."""
+        from fedalpha.apply import APPLIES
+        from fedalpha.combine import COMBINES
+        from fedalpha.data import federation
+        from fedalpha.defence.faults import FAULTS
+        from fedalpha.round import Admission, Algorithm
+        from fedalpha.runs.experiment import Evaluate, Experiment
+        from fedalpha.select import SELECTIONS
+        from fedalpha.task import task
+        from fedalpha.update import UPDATES
+
+        data = federation(
+            self.dataset,
+            partition=self.partition,
+            clients=self.clients,
+            seed=self.seed,
+            validation=self.validation or 0.0,
+            pixels=self.pixels,
+            task=task(self.task),
+        )
+        algorithm = Algorithm(
+            SELECTIONS.parse(self.select),
+            UPDATES.parse(self.update),
+            STRATEGIES.parse(self.strategy),
+            COMBINES.parse(self.combine),
+            APPLIES.parse(self.apply),
+            Admission(self.quorum, self.deadline, data.task.signed),
+            self.reevaluate,
+        )
+        fault = None if self.fault is None else FAULTS.parse(self.fault)
+        evaluate = Evaluate(self.evaluate_every, self.signal, self.liars)
+        return Experiment(data, algorithm, self.model or "mlp", self.rounds, self.seed, evaluate, fault)
+
+    def run(
+        self,
+        *,
+        out: str | Path | None = None,
+        workers: int | None = None,
+        checkpoint_every: int = 1,
+        callbacks: Sequence[str | Callback] = (),
+        begin: tuple[ServerState, Sequence[Row]] | None = None,
+    ) -> History:
+        """Build the federation and run."""
+        from fedalpha.runs.folder import Folder
+
+        full = self.resolved()
+        folder = None if out is None else Folder(out, full.model_dump(exclude_none=True), checkpoint_every)
+        return full.experiment().run(full.place(workers), callbacks, folder, begin)
+
+
+_LOCAL = ("lr", "batch", "epochs", "steps", "momentum", "weight_decay")
+
+
+def read_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
+    """Settings from a TOML or JSON file (or none), overridden by ``options``."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise ValueError(f"cannot read the settings file {path}: {error.strerror}") from None
+        try:
+            values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {error}") from None
+        values.pop("versions", None)
+    return settings({**values, **options})
+
+
+def settings(values: Mapping[str, Any]) -> Settings:
+    """Checked settings; an unknown key or a bad value is named, with the nearest valid ones."""
+    for key in values:
+        if key not in Settings.model_fields:
+            raise ValueError(f"unknown setting {key!r}; {nearest(str(key), Settings.model_fields)}")
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        reason = problem["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where} = {problem['input']!r}: {reason}" if where else reason) from None

@@ -1,0 +1,17 @@
+"""The durable store: what a run needs to resume, saved so that no crash can lose it. It needs NumPy and safetensors.
+
+- `files`: atomic writes;
+- `growing`: a file of records that grows at its end;
+- `tree`: a state as JSON and arrays, never pickled;
+- `generations`: two generations with SHA-256; the older one is used when the newer one is damaged;
+- `lock`: one process per folder.
+"""
+
+from __future__ import annotations
+
+from fedalpha.store.files import write_atomically
+from fedalpha.store.generations import DamagedError, FormatError, Generations
+from fedalpha.store.growing import Growing
+from fedalpha.store.lock import FolderLock
+
+__all__ = ["DamagedError", "FolderLock", "FormatError", "Generations", "Growing", "write_atomically"]

@@ -1,0 +1,116 @@
+"""What a strategy sees of the clients of one round."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedalpha.strategies.simplex import Array, normalise
+
+Need = Literal["before", "train", "after", "steps", "norms", "gram", "accuracy"]
+
+
+LOSSES: tuple[Need, ...] = ("before", "train", "after")
+
+
+KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "accuracy"})
+"""A rule that needs no more than this is weighed first; clients with alpha = 0 then do not train."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """The clients of one round, as the weighing rule sees them: aligned arrays, checked once.
+
+    ``before`` holds F_i(w_t), ``train`` the running mean over the last local epoch, ``after``
+    F_i(w_i); ``optima`` the F_i* (0 where unknown); ``steps`` local steps, ``norms`` the norms
+    ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩. What a rule did not ask for is
+    ``None``.
+    """
+
+    ids: NDArray[np.int64]
+    sizes: Array
+    round: int = 0
+    accuracy: float | None = None
+    before: Array | None = None
+    train: Array | None = None
+    after: Array | None = None
+    optima: Array | None = None
+    steps: Array | None = None
+    norms: Array | None = None
+    gram: Array | None = None
+
+    def __post_init__(self) -> None:
+        sizes = _vector("sizes", self.sizes)
+        n = len(sizes)
+        if n == 0:
+            raise ValueError("the cohort is empty: there is nobody to weigh; pass at least one client")
+        if (sizes < 0).any() or not (sizes > 0).any():
+            raise ValueError("sizes must be non-negative with a positive sum: pass each client's sample count")
+        ids = np.asarray(self.ids, dtype=np.int64)
+        if ids.shape != (n,):
+            raise ValueError(f"ids has shape {ids.shape}, but there are {n} clients (sizes): pass one id a client")
+        if len(np.unique(ids)) != n:
+            raise ValueError("ids repeat: a client takes part once in a round, so its id may appear only once")
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "sizes", sizes)
+        for name in ("before", "train", "after", "optima", "steps", "norms"):
+            value = getattr(self, name)
+            if value is not None:
+                label = f"losses ({name})" if name in LOSSES else name
+                vector = _vector(label, value)
+                if len(vector) != n:
+                    raise ValueError(f"{label} has {len(vector)} values for {n} clients (sizes): pass one a client")
+                object.__setattr__(self, name, vector)
+        if self.gram is not None:
+            gram = np.asarray(self.gram, dtype=np.float64)
+            if gram.shape != (n, n) or not np.isfinite(gram).all():
+                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: pass one row a client")
+            object.__setattr__(self, "gram", gram)
+        if self.round < 0:
+            raise ValueError(f"round is {self.round}: rounds are counted from 0")
+        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
+            raise ValueError(f"accuracy is {self.accuracy}: give a fraction between 0 and 1 (0.6, not 60)")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def replace(self, **changes: Any) -> Cohort:
+        """A copy that knows more: ``cohort.replace(before=losses)``."""
+        return dataclasses.replace(self, **changes)
+
+    def prior(self, kind: str) -> Array:
+        """p: proportional to the sizes, or uniform."""
+        if kind == "uniform":
+            return np.full(len(self), 1.0 / len(self))
+        if self.sizes.max() > 1e300:  # their sum may overflow
+            return normalise(self.sizes / self.sizes.max())
+        return normalise(self.sizes)
+
+    def require(self, need: Need) -> Array:
+        """The array called ``need``, or an error that says who must provide it."""
+        value: Array | None = getattr(self, need)
+        if value is None:
+            raise ValueError(
+                f"this strategy needs {need!r} of every client and the cohort does not have it; "
+                f"list it in the strategy's `requires`, or pass {need}= when you build the cohort"
+            )
+        return value
+
+
+def _vector(name: str, value: ArrayLike) -> Array:
+    try:
+        vector = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a list of numbers, one a client: {error}") from None
+    if vector.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}: pass one number a client")
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if len(bad):
+        raise ValueError(
+            f"{name}[{bad[0]}] is {vector[bad[0]]}: only finite values can be weighed; leave that client out"
+        )
+    return vector

@@ -1,0 +1,69 @@
+"""What combinators share. They take strategies, or their texts, and return a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from functools import cached_property
+
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.cohort import Cohort, Need
+from fedalpha.strategies.company import Company
+from fedalpha.strategies.simplex import Array
+
+
+class Combinator(Strategy):
+    """Shared by all: members with a state each, and the traits that all members have."""
+
+    members: tuple[Strategy, ...] = field(metadata={"positional": True})
+
+    @cached_property
+    def traits(self) -> Traits:
+        """Kept with the object: rules that hold rules would else be asked again and again by those around them."""
+        each = [m.traits for m in self.members]
+        monotone = {t.monotone for t in each} - {0}
+        return Traits(
+            simplex=all(t.simplex for t in each),
+            shift_invariant=all(t.shift_invariant for t in each),
+            monotone=0 if not monotone else monotone.pop() if len(monotone) == 1 else None,
+        )
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        return frozenset[Need]().union(*(m.requires for m in self.members))
+
+    def check(self, company: Company) -> None:
+        for member in self.members:
+            member.check(company)
+
+    def init(self, n: int | None = None) -> State:
+        return {"members": [dict(m.init(n)) for m in self.members]}
+
+    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
+        each = (m.needs(s, cohort) for m, s in zip(self.members, state["members"], strict=True))
+        return frozenset[Need]().union(*each)
+
+    def all_weights(self, state: State, cohort: Cohort) -> tuple[list[Array], State]:
+        """Every member's alpha, and the state with all members advanced."""
+        pairs = [m.weights(s, cohort) for m, s in zip(self.members, state["members"], strict=True)]
+        return [alpha for alpha, _ in pairs], {**state, "members": [dict(s) for _, s in pairs]}
+
+
+def parsed(owner: str, rules: Sequence[object], least: int = 2) -> tuple[Strategy, ...]:
+    """Strategies, from strategies or their texts."""
+    if len(rules) < least:
+        raise ValueError(f"{owner}: {len(rules)} rule(s) given, at least {least} needed")
+    members = []
+    for rule in rules:
+        if not isinstance(rule, Strategy | str):
+            raise ValueError(f"{owner}: {rule!r} is not a strategy; write for example {owner}(FedSoftWorse(T=0.2), …)")
+        members.append(STRATEGIES.parse(rule))
+    return tuple(members)
+
+
+def simplex_member(owner: str, rule: Strategy | str) -> tuple[Strategy, ...]:
+    """The one member of a combinator that needs weights on the simplex."""
+    members = parsed(owner, (rule,), least=1)
+    if not members[0].traits.simplex:
+        raise ValueError(f"{owner}: {members[0]} has weights off the simplex; give a simplex rule")
+    return members

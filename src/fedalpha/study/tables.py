@@ -1,0 +1,133 @@
+"""Finished cells as Arrow tables: what the Parquet files of a study hold.
+
+One layout for a single cell and for many: the columns ``cell``, ``strategy`` and ``seed``, the columns of the
+history, and ``about``, the facts of a cell as JSON in its first row (null in the others).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedalpha.analysis.columns import stored
+from fedalpha.store import FormatError
+from fedalpha.study.cells import Cell
+
+FORMAT = 2
+"""Of a study's folder and of its Parquet files."""
+_FIRST = ("cell", "strategy", "seed")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished cell: ``columns`` by name, and what its file says about it."""
+
+    key: str
+    columns: dict[str, list[Any]]
+    about: dict[str, Any]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended early because its question was answered."""
+        return bool(self.about["ended"] == "stop_at")
+
+    @property
+    def last(self) -> int:
+        return int(self.columns["round"][-1])
+
+
+def table_of(cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -> Any:
+    """A finished cell as a table."""
+    pyarrow, _ = arrow()
+    rows = len(columns["round"])
+    # Nothing that is not in the key: a case may be renamed, a strategy written in another way.
+    names: dict[str, Any] = {
+        "cell": pyarrow.array([cell.key] * rows),
+        "strategy": pyarrow.array([cell.settings.strategy] * rows),
+        "seed": pyarrow.array([cell.seed] * rows, pyarrow.int64()),
+    }
+    for column in stored():
+        if column.name in columns:
+            kind = getattr(pyarrow, str(column.dtype))()
+            kind = pyarrow.list_(kind) if column.per_client else kind
+            names[column.name] = pyarrow.array(columns[column.name], kind)
+    text = json.dumps({**about, "config": cell.config, "hash": cell.key}, sort_keys=True, ensure_ascii=False)
+    names["about"] = pyarrow.array([text] + [None] * (rows - 1), pyarrow.string())
+    return pyarrow.table(names)
+
+
+def result_of(key: str, table: Any) -> Result:
+    """A finished cell from its rows; per-client columns that it does not have are left out."""
+    about = json.loads(table["about"][0].as_py())
+    columns = {}
+    for column in stored():
+        if column.name in table.column_names:
+            values = table[column.name]
+            if not column.per_client or values.null_count < len(values):
+                columns[column.name] = values.to_pylist()
+    return Result(key, columns, about)
+
+
+def joined(tables: Iterable[Any]) -> Any:
+    """Many cells in one table; its columns have the order of the table of columns, whatever order cells came in."""
+    pyarrow, _ = arrow()
+    table = pyarrow.concat_tables(tables, promote_options="default").combine_chunks()
+    known = (*_FIRST, *(column.name for column in stored()))
+    names = [name for name in known if name in table.column_names]
+    others = sorted(set(table.column_names) - {*names, "about"})  # columns of a plugin that is not loaded
+    return table.select([*names, *others, "about"])
+
+
+def split(table: Any) -> dict[str, Any]:
+    """The table of each cell, by key: a cell begins where ``about`` is not null."""
+    starts = [i for i, there in enumerate(table["about"].is_valid().to_pylist()) if there]
+    keys = table["cell"].to_pylist()
+    return {keys[i]: table.slice(i, end - i) for i, end in zip(starts, [*starts[1:], len(table)], strict=True)}
+
+
+def content(table: Any) -> bytes:
+    """A table as a Parquet file, with the version of the format."""
+    pyarrow, parquet = arrow()
+    file = io.BytesIO()
+    floats = [field.name for field in table.schema if pyarrow.types.is_floating(field.type)]
+    parquet.write_table(
+        table.replace_schema_metadata({"fedalpha": json.dumps({"format": FORMAT})}),
+        file,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=[name for name in table.column_names if name not in floats],
+        use_byte_stream_split=floats,
+    )
+    return file.getvalue()
+
+
+def read(path: Path) -> Any:
+    """The table of a Parquet file; ValueError for one of another format."""
+    _, parquet = arrow()
+    table = parquet.read_table(path, partitioning=None)
+    metadata = (table.schema.metadata or {}).get(b"fedalpha", b"{}")
+    check_format(json.loads(metadata).get("format", 1), path)
+    return table.replace_schema_metadata(None)
+
+
+def check_format(found: Any, path: Path) -> None:
+    """Refuse what another version of fedalpha wrote in another format."""
+    if found != FORMAT:
+        raise FormatError(
+            f"{path} has format {found}, and this version of fedalpha reads and writes format {FORMAT}; use the "
+            "version that wrote it, or run the study in another folder"
+        )
+
+
+def arrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet module."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise RuntimeError('studies need pyarrow; install it with: pip install "fedalpha[studies]"') from None
+    return pyarrow, parquet

@@ -1,0 +1,42 @@
+"""Pictures of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedalpha.analysis.history import History
+from fedalpha.analysis.plots import figure, over_rounds, plot_comparison, plot_run
+
+
+def history(accuracy: list[float | None]) -> History:
+    rows: list[dict[str, Any]] = [{"round": r, "accuracy": a, "loss": None} for r, a in enumerate(accuracy)]
+    return History(rows, {})
+
+
+@pytest.mark.parametrize("last", [1, 3, 20, 100])
+def test_rounds_are_whole_numbers(last: int) -> None:
+    fig, (ax,) = figure(6.5, 4.2)
+    ax.plot([max(0, last - 20), last], [0.0, 1.0])
+    over_rounds(ax, "accuracy")
+    fig.canvas.draw()
+    ticks = ax.get_xticks()
+    assert len(ticks) > 1
+    assert all(tick == int(tick) for tick in ticks)
+
+
+def test_the_same_runs_give_the_same_picture_and_others_another(tmp_path: Path) -> None:
+    def drawn(name: str, *values: float | None) -> bytes:
+        plot_comparison({"FedAvg": [history([0.1, *values]), history([0.2, *values])]}, tmp_path / name, target=0.6)
+        return (tmp_path / name).read_bytes()
+
+    first = drawn("a.png", 0.5, None, 0.7)
+    assert first == drawn("b.png", 0.5, None, 0.7)
+    assert first != drawn("c.png", 0.5, None, 0.8)
+
+
+def test_a_run_without_evaluations_has_an_empty_picture(tmp_path: Path) -> None:
+    plot_run(history([None, None]), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

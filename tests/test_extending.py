@@ -1,0 +1,222 @@
+"""One new file per kind of addition, and no other edit: dropped into a copy of the package, or as a user's plugin.
+
+The files are those of ``docs/extending``; each has the path at which it stands in the package.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedalpha
+from fedalpha.store import Generations
+
+PACKAGE = Path(fedalpha.__file__).parent
+EXAMPLES = Path(__file__).parents[1] / "docs" / "extending"
+FILES = sorted(EXAMPLES.rglob("*.py"))
+GUIDE = EXAMPLES.with_suffix(".md")
+
+
+class World:
+    """A folder in which the examples can be used from the command line."""
+
+    def __init__(self, folder: Path, plugin: bool) -> None:
+        self.folder = folder
+        self.path = PACKAGE.parent
+        self.plugin = "rules.py" if plugin else None
+        if plugin:
+            (folder / "rules.py").write_text("\n\n".join(file.read_text() for file in FILES))
+        else:
+            self.path = folder / "src"
+            shutil.copytree(PACKAGE, self.path / "fedalpha", ignore=shutil.ignore_patterns("__pycache__"))
+            for file in FILES:
+                place = self.path / "fedalpha" / file.relative_to(EXAMPLES)
+                assert place.parent.is_dir()
+                assert not place.exists()
+                shutil.copy(file, place)
+
+    def __call__(self, *command: str) -> str:
+        if self.plugin is not None and command[0] in ("run", "report", "strategies"):
+            command = (*command, "--plugin", self.plugin)
+        environment = {**os.environ, "PYTHONPATH": str(self.path)}
+        done = subprocess.run(
+            [sys.executable, "-m", "fedalpha", *command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module", params=["dropped in", "plugin"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("extending"), request.param == "plugin")
+
+
+RUN = {
+    "dataset": "rings",
+    "partition": "dealt",
+    "clients": "6",
+    "model": "tanh_net(hidden=8)",
+    "strategy": "ByRank",
+    "select": "round_robin(count=3)",
+    "update": "heavy_ball(lr=0.1, batch=8)",
+    "combine": "medoid",
+    "apply": "frozen(output)",
+    "fault": "half_precision",
+    "engine": "ledger(file=orders.jsonl)",
+    "log": "milestone(0.01)",
+    "rounds": "3",
+    "workers": "1",
+    "out": "a",
+}
+
+
+@pytest.fixture(scope="module")
+def said(world: World) -> str:
+    """What a run says that uses eleven new kinds at once; its folder is ``a``."""
+    return world("run", *(word for key, value in RUN.items() for word in (f"--{key}", value)))
+
+
+@pytest.fixture(scope="module")
+def rows(world: World, said: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (world.folder / "a" / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def states(world: World, said: str) -> list[dict[str, Any]]:
+    """The server's state before and after the last round."""
+    newest = Generations(world.folder / "a" / "checkpoint").load()
+    older = world.folder / "older"
+    shutil.copytree(world.folder / "a" / "checkpoint", older)
+    for file in older.glob("000003.*"):
+        file.unlink()
+    before = Generations(older).load()
+    assert newest is not None
+    assert before is not None
+    return [before[0], newest[0]]
+
+
+def test_every_kind_has_an_example() -> None:
+    assert {str(file.parent.relative_to(EXAMPLES)) for file in FILES} == {
+        "strategies",
+        "select",
+        "update",
+        "combine",
+        "apply",
+        "data/partitions",
+        "data/sets",
+        "models",
+        "engine",
+        "analysis/measures",
+        "analysis/columns",
+        "runs/loggers",
+        "defence/faults",
+    }
+
+
+def test_the_guide_shows_the_files() -> None:
+    shown = re.findall(r"\*\*`([^`]*\.py)`\*\*\n\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert dict(shown) == {str(file.relative_to(EXAMPLES)): file.read_text() for file in FILES}
+    assert len(shown) == len(FILES)
+
+
+def test_the_strategy_weighs_and_its_bound_is_stated(rows: list[dict[str, Any]]) -> None:
+    for row in rows[1:]:
+        order = sorted(range(3), key=row["losses"]["before"].__getitem__)
+        assert [row["alpha"][i] for i in order] == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+        assert row["influence"]["possible"] == pytest.approx(1 / 2)
+
+
+def test_the_selection_takes_turns(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:
+    assert [row["cohort"] for row in rows] == [None, [0, 1, 2], [3, 4, 5], [0, 1, 2]]
+    assert [state["select"] for state in states] == [{"next": 0}, {"next": 3}]
+
+
+def test_the_update_keeps_a_state_per_client(states: list[dict[str, Any]]) -> None:
+    before, after = (state["clients"] for state in states)
+    assert sorted(before) == sorted(after) == list(range(6))
+    for client in range(6):
+        same = torch.equal(before[client]["velocity"]["inner.weight"], after[client]["velocity"]["inner.weight"])
+        assert same == (client > 2)
+
+
+def test_the_model_is_one_of_the_rounded_ones(states: list[dict[str, Any]]) -> None:
+    """The fault rounds every upload; the combine rule takes one as it is, where a mean would not be rounded."""
+    parameters = states[1]["broadcast"]["parameters"]
+    assert {name: tuple(p.shape) for name, p in parameters.items()} == {
+        "inner.weight": (8, 2),
+        "inner.bias": (8,),
+        "output.weight": (3, 8),
+        "output.bias": (3,),
+    }
+    for name in ("inner.weight", "inner.bias"):
+        assert torch.equal(parameters[name], parameters[name].half().float())
+
+
+def test_the_apply_rule_keeps_a_part(states: list[dict[str, Any]]) -> None:
+    before, after = (state["broadcast"]["parameters"] for state in states)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"inner.weight", "inner.bias"}
+
+
+def test_the_engine_carries_out_the_orders(world: World, said: str) -> None:
+    orders = [json.loads(line) for line in (world.folder / "orders.jsonl").read_text().splitlines()]
+    trained = [order["of"] for order in orders if order["order"] == "update"]
+    assert trained == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+    assert {order["order"] for order in orders} == {"losses", "update", "evaluate"}
+
+
+def test_the_column_stands_before_the_seconds(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert list(row)[-2:] == ["weighed_clients", "seconds"]
+    assert [row["weighed_clients"] for row in rows] == [None, 3, 3, 3]
+
+
+def test_the_logger_speaks_once(said: str) -> None:
+    assert len(re.findall(r"milestone: accuracy 0\.\d+ after round \d", said)) == 1
+
+
+def test_the_run_belongs_to_its_texts(world: World, said: str) -> None:
+    config = json.loads((world.folder / "a" / "config.json").read_text())
+    for key in ("dataset", "partition", "model", "strategy", "select", "combine", "apply", "fault"):
+        assert config[key] == RUN[key]
+    assert config["update"].startswith("heavy_ball(lr=0.1, batch=8")
+    assert "log" not in config
+    assert ("plugin" in config) == (world.plugin is not None)
+
+
+def test_a_study_measures_with_them(world: World) -> None:
+    pytest.importorskip("pyarrow")
+    plugin = "" if world.plugin is None else f'plugin = "{world.plugin}"\n'
+    (world.folder / "study.toml").write_text(
+        'name = "mine"\nstrategies = ["FedAvg", "ByRank"]\nseeds = 2\nmeasures = ["late_accuracy", "accuracy"]\n'
+        'stop_at = "weighed_clients >= 99"\n'
+        f'[settings]\n{plugin}dataset = "rings"\npartition = "dealt"\nmodel = "tanh_net"\nrounds = 3\nclients = 6\n'
+    )
+    said = world("study", "study.toml", "--jobs", "1")
+    assert "mean accuracy, second half (%)" in said
+    world("report", "runs/mine")
+    with (world.folder / "runs" / "mine" / "statistics.csv").open(newline="") as file:
+        statistics = list(csv.DictReader(file))
+    late = [row for row in statistics if row["measure"] == "late_accuracy"]
+    assert [row["strategy"] for row in late] == ["FedAvg", "ByRank"]
+    with (world.folder / "runs" / "mine" / "rounds.csv").open(newline="") as file:
+        rounds = list(csv.DictReader(file))
+    for row in late:
+        mine = [r for r in rounds if r["strategy"] == row["strategy"] and r["round"] in ("2", "3")]
+        assert float(row["mean"]) == pytest.approx(sum(float(r["accuracy"]) for r in mine) / 4)
+    assert [r["weighed_clients"] for r in rounds if r["strategy"] == "ByRank"] == ["", "6", "6", "6"] * 2
