@@ -1,4 +1,4 @@
 """Measurements of fedalpha: its speed, its reliability, its methods.
 
-They are run from a checkout, ``python -m benchmarks --help``, and are no part of what users install.
+They are run from a checkout with ``python -m benchmarks``; they are not part of the installed package.
 """

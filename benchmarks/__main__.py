@@ -12,7 +12,7 @@ import typer.core
 typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
 
 OUT = Path("runs/benchmarks")
-"""Where results go unless --out says otherwise. The stored ones lie in docs/results."""
+"""The default of --out. Stored results are in docs/results."""
 app = typer.Typer(
     help="Measure fedalpha: long commands, each writes tables and pictures to a folder.",
     no_args_is_help=True,
@@ -38,23 +38,23 @@ def speed(
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=2, help="Rounds a process (B, C: twice as many); the first warms up [default: 3; --quick: 2]."
+            min=2, help="Rounds per process (B, C: twice as many); the first warms up [default: 3; --quick: 2]."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny sizes and made-up data: shows that it works, nothing about speed.")
+        bool, typer.Option("--quick", help="Tiny sizes and synthetic data: a check, not a measurement of speed.")
     ] = False,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Leave what --out holds of other workloads (same machine, sizes and roofline)."),
+        typer.Option("--keep", help="Keep the results of other workloads in --out (same machine, sizes and roofline)."),
     ] = False,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds after which a process is ended.")] = 1800,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which a process is terminated.")] = 1800,
     cache: Annotated[
         Path | None, typer.Option(help="Folder of the peers' environments [default: the platform's cache].")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results.json, table.md and the pictures.")] = OUT / "speed",
 ) -> None:
-    """Measure seconds and memory a round, against peers in environments of their own and against the machine."""
+    """Measure time and memory per round, and compare them with other frameworks and with the machine's limits."""
     import dataclasses
 
     import platformdirs
@@ -90,9 +90,9 @@ def speed(
 @app.command()
 def profile(
     out: Annotated[Path, typer.Option(help="Folder for profile.json and profile.md.")] = OUT / "speed",
-    quick: Annotated[bool, typer.Option("--quick", help="A few steps only: shows that it works.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps only, as a check that it works.")] = False,
 ) -> None:
-    """Say where the time of a local step goes, on one core: the paper's CNN, and many small models at once."""
+    """Measure where the time of a local step goes, on one core: the paper's CNN, and many small models at once."""
     from benchmarks.speed.profile import profile
 
     print(profile(out, clients=1 if quick else 20))
@@ -104,12 +104,12 @@ def reliability(
     seeds: Annotated[str, typer.Option(help="Seeds of the Byzantine table: a count (3) or which (4,5).")] = "3",
     faults: Annotated[int, typer.Option(min=1, help="Faults per strategy in the fault matrix, at least.")] = 1000,
     byzfl: Annotated[
-        Path | None, typer.Option(help="Environment for ByzFL, made if it is not there; none leaves ByzFL out.")
+        Path | None, typer.Option(help="Environment for ByzFL, created if it does not exist; none leaves ByzFL out.")
     ] = None,
 ) -> None:
     """The fault matrix, the Byzantine table, ByzFL's aggregators on the same vectors, and what saving costs.
 
-    A stopped command goes on where it was: finished cells of the Byzantine table are not run again.
+    An interrupted command can be resumed: finished cells of the Byzantine table are not run again.
     """
     from benchmarks.reliability.page import measure
     from fedalpha.study.plan import parse_seeds
@@ -130,21 +130,21 @@ def saving() -> None:
 
 @app.command()
 def methods(
-    out: Annotated[Path, typer.Option(help="Folder of the results; what it holds is not run again.")] = OUT / "methods",
+    out: Annotated[Path, typer.Option(help="Folder of the results; its runs are not repeated.")] = OUT / "methods",
     only: Annotated[
         list[str] | None, typer.Option(help="A federation: digits or fashion-mnist (repeatable) [default: both].")
     ] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="Run nothing: tables and figure from what --out holds.")] = False,
+    draw: Annotated[bool, typer.Option("--draw", help="Run nothing: tables and figure of the runs in --out.")] = False,
     page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/methods.md.")] = None,
 ) -> None:
-    """The common study of all methods: the same seeds of the same federations."""
+    """Compare all methods on the same seeds of the same federations."""
     from benchmarks.methods import measure
 
     measure(out, only, draw, page)
 
 
 def main() -> None:
-    """Run the command line; what went wrong is named in one line."""
+    """Run the command line; an error is shown in one line."""
     try:
         app(prog_name="python -m benchmarks")
     except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -165,6 +165,23 @@ def bytes_(
         typer.echo(f"{found:<20} {name}")
         differ += found != "equal"
     raise typer.Exit(min(differ, 1))
+
+
+@app.command()
+def turns(
+    before: Annotated[str, typer.Argument(help="The commit to compare with.")],
+    after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
+    count: Annotated[int, typer.Option("--turns", min=1, help="Processes per commit and workload.")] = 5,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes: shows that it works, nothing about speed.")
+    ] = False,
+) -> None:
+    """Compare the seconds a round of two commits, workloads A and B, in turns; the machine should be idle."""
+    from benchmarks.speed.workloads import FULL, QUICK
+    from benchmarks.turns import compare
+
+    for workload, old, new in compare(before, after, count, sizes=QUICK if quick else FULL):
+        typer.echo(f"{workload}: {old:.3f} s a round at {before}, {new:.3f} s at {after}: ratio {new / old:.3f}")
 
 
 if __name__ == "__main__":

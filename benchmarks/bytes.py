@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks.commits import trees
 
 DIGITS = ["--dataset", "digits", "--partition", "shards(size=30)", "--clients", "12", "--rounds", "4"]
 STRATEGIES = (
@@ -62,27 +65,17 @@ def settings() -> dict[str, list[str]]:
 
 def compare(before: str, after: str = "HEAD", only: str | None = None) -> Iterator[tuple[str, str]]:
     """Run every setting at both commits: (its name, "equal" or what differs)."""
-    with tempfile.TemporaryDirectory(prefix="fedalpha-bytes-") as scratch:
-        trees = {commit: _tree(commit, Path(scratch) / name) for name, commit in (("before", before), ("after", after))}
-        try:
-            for name, options in [*settings().items(), ("killed and resumed", [*DIGITS, "--strategy", RESUMED])]:
-                if only is None or only in name:
-                    resume = name == "killed and resumed"
-                    found = [_run(tree, options, Path(scratch) / "out", resume) for tree in trees.values()]
-                    changed = [key for key in found[0] if found[0][key] != found[1][key]]
-                    yield name, f"other {', '.join(changed)}" if changed else "equal"
-        finally:
-            for tree in trees.values():
-                subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
-
-
-def _tree(commit: str, folder: Path) -> Path:
-    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(folder), commit], check=True)
-    return folder
+    with tempfile.TemporaryDirectory() as scratch, trees(before, after) as places:
+        for name, options in [*settings().items(), ("killed and resumed", [*DIGITS, "--strategy", RESUMED])]:
+            if only is None or only in name:
+                resume = name == "killed and resumed"
+                found = [_run(tree, options, Path(scratch) / "out", resume) for tree in places]
+                changed = [key for key in found[0] if found[0][key] != found[1][key]]
+                yield name, f"other {', '.join(changed)}" if changed else "equal"
 
 
 def _run(tree: Path, options: list[str], out: Path, resume: bool) -> dict[str, Any]:
-    """What a run at one commit gives; with ``resume`` it is killed after two rounds first."""
+    """The results of a run at one commit. With ``resume`` it is killed after two rounds and resumed."""
     shutil.rmtree(out, ignore_errors=True)
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, "-m", "fedalpha", "run", *options, "--seed", "3", "--out", str(out)]
@@ -93,6 +86,10 @@ def _run(tree: Path, options: list[str], out: Path, resume: bool) -> dict[str, A
             if history.exists() and len(history.read_bytes().splitlines()) > 2:
                 running.kill()
                 running.wait()
+                break
+            time.sleep(0.01)
+        else:
+            raise RuntimeError(f"{' '.join(command)} ended before it could be killed")
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} at {tree.name} ended with {done.returncode}:\n{done.stderr}")

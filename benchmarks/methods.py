@@ -1,9 +1,9 @@
 """The common study behind docs/methods.md: every method on the same seeds of the same federations.
 
-``python -m benchmarks methods`` runs what its folder does not hold yet and writes one JSON file per federation and a
+``python -m benchmarks methods`` does the runs that its folder lacks and writes one JSON file per federation and a
 figure; ``--out docs/results/methods --page docs/methods.md`` extends the stored ones and their tables. A method with a
-constant of its own gets the best of a few values on a seed of digits that is not reported, and keeps it on
-Fashion-MNIST; local rate, batch and epochs are the same for all. Methods of one seed see the same initial model,
+constant of its own gets the best of a few values, tuned on a seed of digits that is not reported, and uses it on
+Fashion-MNIST too; local rate, batch and epochs are the same for all. Methods of one seed see the same initial model,
 partition and batches; results are those of the final round.
 """
 
@@ -41,7 +41,7 @@ class Setting:
 
     @property
     def p(self) -> float:
-        """PAGE's chance of a round with everybody, m/(N + m)."""
+        """PAGE's probability of a round with all clients, m/(N + m)."""
         return round(self.C / (1 + self.C), 2)
 
     @property
@@ -108,7 +108,7 @@ def methods(s: Setting) -> dict[str, list[Plugs]]:
 
 
 def play(s: Setting, plugs: Plugs, seed: int) -> dict[str, Any]:
-    """One run: its curve, its last loss and what was sent."""
+    """One run: its curve, its last loss and the bytes sent."""
     from fedalpha import run
 
     options: dict[str, Any] = {**s.shared, **plugs}
@@ -129,7 +129,7 @@ def _data(s: Setting, seed: int) -> Any:
 
 
 def tuned(s: Setting, choices: Sequence[Plugs]) -> tuple[Plugs, list[dict[str, Any]]]:
-    """The choice with the best final accuracy on the tuning seed, and what was tried."""
+    """The choice with the best final accuracy on the tuning seed, and the accuracies of all choices."""
     if len(choices) == 1:
         return choices[0], []
     tried = [{"plugs": dict(c), "accuracy": play(s, c, TUNING_SEED)["accuracy"][-1]} for c in choices]
@@ -137,13 +137,13 @@ def tuned(s: Setting, choices: Sequence[Plugs]) -> tuple[Plugs, list[dict[str, A
 
 
 def study(name: str, path: Path) -> dict[str, Any]:
-    """Run what is missing in ``path`` and return all of it; every run is stored as soon as it is done."""
+    """Do the runs that are missing in ``path`` and return all of them. Each run is stored as soon as it is done."""
     s, tuning = SETTINGS[name], SETTINGS["digits"]
     if s != tuning and not (path.parent / "digits.json").exists():
         raise ValueError(f"{path.parent} holds no digits.json, on which constants are tuned; run digits first")
     stored = json.loads(path.read_text()) if path.exists() else {"setting": asdict(s), "methods": {}}
     if stored["setting"] != asdict(s):
-        raise ValueError(f"{path} holds another setting; remove it to run the study anew")
+        raise ValueError(f"{path} holds another setting; remove it to run the study again")
     for method, choices in methods(s).items():
         record = stored["methods"].get(method)
         if record is None:
@@ -210,7 +210,7 @@ def table(stored: Mapping[str, Any]) -> str:
 
 
 def finished(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The methods whose seeds are all there."""
+    """The methods with results of all seeds."""
     return {m: r for m, r in stored["methods"].items() if len(r["runs"]) == stored["setting"]["seeds"]}
 
 
@@ -242,7 +242,7 @@ def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def measure(out: Path, only: Sequence[str] | None = None, drawn: bool = False, page: Path | None = None) -> None:
-    """Run what ``out`` lacks (nothing if ``drawn``), draw methods.png, and write the tables into ``page``."""
+    """Do the runs that ``out`` lacks (none if ``drawn``), draw methods.png, and write the tables into ``page``."""
     for name in only or ():
         if name not in SETTINGS:
             raise ValueError(f"unknown federation {name!r}; {nearest(name, SETTINGS)}")

@@ -2,7 +2,7 @@
 
 - `matrix`: every fault against every strategy, counted round by round;
 - `byzantine`: attack × strategy × defence;
-- `vectors`, `byzfl_side`: combine rules beside ByzFL's aggregators, on the same vectors;
+- `vectors`, `byzfl_side`: combine rules compared with ByzFL's aggregators, on the same vectors;
 - `saving`: the time of a save over the time of a round;
 - `page`: all of it, as tables and a picture.
 """

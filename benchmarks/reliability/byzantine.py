@@ -44,7 +44,7 @@ class Defence:
     combine: str
 
 
-CAP = 0.08  # four attackers hold at most 0.32
+CAP = 0.08  # four attackers have at most the weight 0.32
 DEFENCES = {
     "none": Defence(lambda s: s, "mean"),
     "cap + clip": Defence(lambda s: f"cap(clipped({s}, k=3), {CAP})", "clip(mean, C=1.0)"),
@@ -53,7 +53,7 @@ DEFENCES = {
 
 
 def byzantine_cells(seeds: Sequence[int], cache: Path, rounds: int = ROUNDS) -> Iterator[dict[str, Any]]:
-    """One row per cell and seed; finished cells are read from ``cache`` (JSON lines), so a stopped bench goes on."""
+    """One row per cell and seed; finished cells are read from ``cache`` (JSON lines), so it can be resumed."""
     done: dict[tuple[Any, ...], dict[str, Any]] = {}
     if cache.exists():
         for line in cache.read_text().splitlines():

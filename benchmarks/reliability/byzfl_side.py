@@ -32,7 +32,7 @@ import numpy as np  # noqa: E402
 
 
 def aggregators(f: int) -> dict[str, object]:
-    """New ones for every array: ByzFL's centred clipping starts from what it gave the last time."""
+    """New aggregators for every array, because ByzFL's centred clipping starts from its last result."""
     return {
         "average": byzfl.Average(),
         "median": byzfl.Median(),

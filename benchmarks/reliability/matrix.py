@@ -47,13 +47,13 @@ FAULT_TEXTS = (
     "mimic(clients=0.3)",
 )
 TIGHT = ("cap(FedSoftWorse(T=0.2), 0.1)",)
-"""A cap that the clients who are left cannot always carry."""
+"""A cap that is sometimes infeasible for the clients that are left."""
 MUST_BE_REFUSED = ("nan", "malformed", "drop", "straggler")
 CLIENTS, NORM, DEADLINE = 12, 1.0, 30.0
 
 
 class Watched:
-    """An engine with a fault that remembers what arrived and how many faults happened."""
+    """An engine with a fault. It records the reports that arrived and the number of faults."""
 
     def __init__(self, engine: Engine, fault: Fault, seed: int, round: int, clients: int) -> None:
         self.inner = Faulty(engine, fault, seed, round, clients)
@@ -108,7 +108,7 @@ def _row(job: tuple[str, int, tuple[str, ...]]) -> dict[str, Any]:
 
 
 class _Count(logging.Filter):
-    """Counts refusals in the log, and keeps them off the screen."""
+    """Counts refusals in the log, and does not print them."""
 
     def __init__(self) -> None:
         super().__init__()

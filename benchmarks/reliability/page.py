@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def measure(out: Path, seeds: Sequence[int], least: int, environment: Path | None, say: Say) -> None:
-    """Measure what is not in ``out`` yet, and write the page."""
+    """Do the measurements that ``out`` lacks, and write the page."""
     out.mkdir(parents=True, exist_ok=True)
     matrix = []
     for row in fault_matrix(least):

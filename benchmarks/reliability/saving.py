@@ -26,7 +26,7 @@ from fedalpha.strategies import FedSoftWorse
 from fedalpha.update import sgd
 
 LONG = 100
-"""Earlier rows must not make a save slower: its cost is also measured with so many of them."""
+"""The number of rows with which a save is measured again: earlier rows must not make it slower."""
 
 
 class TimedFolder(Folder):

@@ -1,7 +1,7 @@
-"""Our combine rules beside ByzFL's aggregators, on the same vectors.
+"""Our combine rules compared with ByzFL's aggregators, on the same vectors.
 
 ByzFL is installed without its dependencies into an environment of its own that sees our packages (its
-torchvision requirement would pull CUDA builds); what it imports and does not need is stubbed.
+torchvision requirement would install CUDA builds). Modules that it imports but does not need are stubbed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def attacked(seed: int = 0) -> dict[str, Array]:
 
 
 def ours(vectors: Array, rule: str) -> Array | None:
-    """The rule after the gate; None if nobody gets in."""
+    """The result of the rule after the gate; None if the gate refuses all vectors."""
     sent = Broadcast(None, {"w": torch.zeros(vectors.shape[1], dtype=torch.float64)})  # type: ignore[arg-type]
     items = [Report(i, {"w": torch.from_numpy(v)}, {}, 1, 1) for i, v in enumerate(vectors)]
     reports = Reports(items)
@@ -96,7 +96,7 @@ def _distance(a: Array | None, b: Array) -> float | None:
 
 
 def byzfl(environment: Path, data: dict[str, Array]) -> dict[str, Array]:
-    """ByzFL's results, by ``attack/rule``; the environment is made if it is not there."""
+    """ByzFL's results, by ``attack/rule``; the environment is created if it does not exist."""
     python = environment / "bin" / "python"
     if not (environment / "ready").exists():
         shutil.rmtree(environment, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The whole bench: environments, prepared work, interleaved repetitions, and what is written."""
+"""The whole benchmark: environments, prepared work, interleaved repetitions, and output files."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def bench(
     keep: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure, and write ``results.json``, ``table.md`` and the pictures to ``out``; the record is returned too.
+    """Measure, and write ``results.json``, ``table.md`` and the pictures to ``out``. Returns the record.
 
     Repetition 0 watches memory and checks that all contestants do the same work; its times do not count.
-    In the others the contestants take turns, so that a slow minute of the machine hits all of them. What
-    was measured is written after each repetition. ``keep`` leaves what ``out`` holds of other workloads.
+    In the others the contestants take turns, so that a slow minute of the machine affects all of them.
+    Results are written after each repetition. ``keep`` keeps the results of other workloads in ``out``.
     """
     _known("workload", workloads, WORKLOADS)
     _known("peer", peers, PEERS)
@@ -90,16 +90,16 @@ def bench(
 
 
 def _keep(record: dict[str, Any], file: Path, workloads: Sequence[str]) -> None:
-    """Put into ``record`` what an earlier bench of this machine measured of other workloads.
+    """Copy the results of other workloads, measured earlier on this machine, into ``record``.
 
-    A and E are compared with the machine's rates, so measuring one of them anew drops the other.
+    A and E are compared with the machine's rates, so measuring one of them again drops the other.
     """
     old, new = json.loads(file.read_text()), json.loads(json.dumps(record))
     for one in (old, new):
         one["sizes"]["repetitions"] = None
     for name in ("machine", "sizes", "roofline"):
         if old.get(name) != new[name]:
-            raise ValueError(f"{file} has another {name}: {old.get(name)}; measure all workloads anew, without --keep")
+            raise ValueError(f"{file} has another {name}: {old.get(name)}; measure all workloads again, without --keep")
     rated = {"A", "E"} & set(workloads)
     gone = set(workloads) | ({"A", "E"} if rated else set())
     record["runs"] = [run for run in old["runs"] if run["workload"] not in gone]
@@ -111,7 +111,7 @@ def _keep(record: dict[str, Any], file: Path, workloads: Sequence[str]) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the interpreter; nothing that names the host or the day."""
+    """The machine and the interpreter, without host name and date."""
     model = ""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -185,7 +185,7 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
         from fedalpha.combine import COMBINES
 
         for entry in COMBINES:
-            if entry.name in ("feddist", "pfnm"):  # they match neurons: there are none in a flat vector
+            if entry.name in ("feddist", "pfnm"):  # rules that match neurons do not apply to a flat vector
                 continue
             rule = entry.examples[0]
             once = not COMBINES.parse(rule).linear
@@ -207,7 +207,7 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
 
 
 def _run(contestant: Contestant, repetition: int, limit: float) -> dict[str, Any]:
-    """One run of one contestant, as a record."""
+    """Run one contestant once; returns the record."""
     found = measure(contestant, limit, watch=repetition == 0)
     if contestant.work is not None and contestant.model is not None and contestant.model.exists():
         found["loss"] = loss(contestant.work, np.load(contestant.model))
@@ -216,7 +216,7 @@ def _run(contestant: Contestant, repetition: int, limit: float) -> dict[str, Any
 
 
 def _machine_rates(sizes: Sizes, limit: float) -> tuple[dict[str, float], str | None]:
-    """The rates, and why the peak of fused multiply-adds is not among them."""
+    """The rates, and the reason if the peak of fused multiply-adds is not among them."""
     command = [sys.executable, "-m", "benchmarks.speed.measure_machine", "--size", str(sizes.matrix)]
     command += ["--bytes", str(sizes.copied), "--seconds", str(sizes.seconds)]
     found = measure(Contestant("", "machine", "the machine", command, ours=True, whole=True), limit, watch=False)

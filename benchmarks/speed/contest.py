@@ -1,4 +1,4 @@
-"""Running one contestant: a process, its report, and its memory."""
+"""Runs one contestant: a process, its report, and its memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.speed.environments import ROOT, SCRIPTS
 from benchmarks.speed.memory import tree, used
 
 EVERY = 0.1
-"""Seconds between two looks at the memory."""
+"""Seconds between two samples of the memory."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A command that takes part in a workload. ``whole``: the process itself is timed, not rounds that it reports.
+    """A command that is measured in a workload. ``whole``: the process itself is timed, not rounds that it reports.
     ``once``: too slow to repeat; its only round counts.
 
     ``model``: where it keeps the model that is compared, in a folder of prepared work ``work``.
@@ -79,7 +79,7 @@ def measure(contestant: Contestant, limit: float, watch: bool) -> dict[str, Any]
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that we started, and all that it started."""
+    """End a process that this module started, and its descendants."""
     for pid in reversed(tree(process.pid)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -115,9 +115,9 @@ def _read(line: str, found: dict[str, Any]) -> None:
 
 
 def _environment(ours: bool) -> dict[str, str]:
-    """The caller's environment, without what would bend a peer's threads or paths.
+    """The caller's environment, without variables that would change a peer's threads or paths.
 
-    Only ``ours`` sees fedalpha and the benchmarks: from where this process imports them, installed or not.
+    Only with ``ours`` can it import fedalpha and the benchmarks, from where this process imports them.
     """
     import fedalpha
 

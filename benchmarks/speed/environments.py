@@ -1,7 +1,7 @@
 """The peers, and an environment for each that needs packages of its own.
 
 Peers that use torch see the torch that runs this library, through a ``.pth`` file: every contestant computes with
-the same build, and no pip may choose another. Their own packages are pinned and come first on the path.
+the same build, and pip cannot choose another. Their own packages are pinned and come first on the path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Unavailable(RuntimeError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True)
 class Peer:
-    """A contestant that is not this library. ``installs``: it has packages, and so an environment, of its own."""
+    """A contestant that is not this library. ``installs``: it has its own packages, and so its own environment."""
 
     name: str
     title: str
@@ -59,7 +59,7 @@ PEERS: Mapping[str, Peer] = {
 
 
 def python_of(peer: Peer, cache: Path, say: Callable[[str], None] = print) -> str:
-    """The interpreter that runs ``peer``; its environment is made the first time, or when its pins have changed."""
+    """The interpreter that runs ``peer``; its environment is created at first use and when its pins change."""
     if not peer.installs:
         return sys.executable
     folder = cache / peer.name

@@ -1,4 +1,4 @@
-"""The ratios that were promised, computed from what was measured."""
+"""The goals: ratios that are computed from the measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Verdict = Literal["met", "resolved", "not met", "not measured"]
 
 @dataclass(frozen=True)
 class Goal:
-    """``value`` shall be at least (or at most) ``bound``; ``enough`` is the weaker bound that also counts."""
+    """``value`` must be at least (or at most) ``bound``; ``enough`` is a weaker bound that is also accepted."""
 
     workload: str
     text: str

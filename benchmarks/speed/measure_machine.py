@@ -1,8 +1,8 @@
-"""What the machine can do: the peak of fused multiply-adds, the libraries' sgemm, and the bandwidth of a copy.
+"""The machine's limits: the peak of fused multiply-adds, the libraries' sgemm, and the bandwidth of a copy.
 
-A program of its own, because its processes must be forked before any library starts threads; it prints the rates as
-one line of JSON. Rates of several cores are measured twice: with a process of one thread per core, and with one
-process of many threads.
+This is a separate program, because its processes must be forked before any library starts threads. It prints
+the rates as one line of JSON. Rates of several cores are measured twice: with a process of one thread per core, and
+with one process of many threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.speed import peak
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 Measure = Callable[[int, float], float]
-"""(amount, seconds) → 10⁹ a second."""
+"""(amount, seconds) → 10⁹ per second."""
 
 
 def sgemm_torch(n: int, seconds: float) -> float:
@@ -33,7 +33,7 @@ def sgemm_torch(n: int, seconds: float) -> float:
 
 
 def sgemm_numpy(n: int, seconds: float) -> float:
-    """The same by the library that NumPy was built with."""
+    """The same with the library that NumPy was built with."""
     a, b = np.random.default_rng(0).random((2, n, n), dtype=np.float32)
     c = np.empty_like(a)
     return _per_second(lambda: np.matmul(a, b, out=c), 2 * n**3, seconds)
@@ -46,7 +46,7 @@ def copy(nbytes: int, seconds: float) -> float:
 
 
 def _per_second(work: Callable[[], object], amount: float, seconds: float) -> float:
-    """``amount`` a call, in 10⁹ a second, over ``seconds``; the first call warms up."""
+    """``amount`` per call, in 10⁹ per second, over ``seconds``; the first call warms up."""
     work()
     done, started = 0, time.perf_counter()
     while not done or time.perf_counter() - started < seconds:
@@ -82,7 +82,7 @@ def main() -> None:
     options = parser.parse_args()
     size, nbytes, seconds = options.size, options.bytes, options.seconds
     found = {}
-    torch.set_num_threads(1)  # no pool of threads before the forks
+    torch.set_num_threads(1)  # no threads may exist before the forks
     with threadpool_limits(1):
         found["sgemm_torch_processes"] = in_processes(sgemm_torch, size, seconds)
         found["sgemm_numpy_processes"] = in_processes(sgemm_numpy, size, seconds)

@@ -44,11 +44,11 @@ GROUPS = {
     ),
     "steps (w − lr·g)": ("aten::add_", "aten::sub_"),
 }
-"""Operations of torch by what they are for; the rest is called *everything else*."""
+"""Operations of torch by purpose; all others are called *everything else*."""
 
 
 def profile(out: Path, clients: int = 20) -> str:
-    """Profile both kinds of local training and write ``profile.json`` and ``profile.md``; the text of the latter."""
+    """Profile both kinds of local training and write ``profile.json`` and ``profile.md``. Returns the latter's text."""
     keep_freed_memory()
     with single_thread():
         found = {"machine": machine(), "torch": torch.__version__, "no_peak": peak.missing(), "rates": _rates()}
@@ -76,7 +76,7 @@ def _softmax() -> dict[str, Any]:
 
 
 def _watched(model: str, clients: int, samples: int, update: sgd) -> tuple[float, int, dict[str, float]]:
-    """Seconds without the profiler, steps, and seconds by operation as it sees them (a second time)."""
+    """Seconds without the profiler, steps, and seconds by operation from a second run with the profiler."""
     rng = generator(SEED, "images")
     x = torch.from_numpy(rng.random((clients * samples, *SHAPE), dtype=np.float32))
     y = torch.from_numpy(rng.integers(CLASSES, size=clients * samples))

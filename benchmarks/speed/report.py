@@ -1,4 +1,4 @@
-"""What the bench writes: ``results.json``, ``table.md`` and two pictures."""
+"""Writes the results: ``results.json``, ``table.md`` and two pictures."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def table(
 
 
 def draw_rounds(found: Iterable[Cell], path: Path) -> None:
-    """Seconds a round in workloads A and B, smallest to largest as a bar."""
+    """Seconds per round in workloads A and B, with a bar from the smallest to the largest."""
     from fedalpha.analysis.plots import COLOURS, figure
 
     timed = [[c for c in found if c.workload == w and c.median is not None] for w in ("A", "B")]
@@ -101,7 +101,7 @@ def draw_rounds(found: Iterable[Cell], path: Path) -> None:
 
 
 def draw_memory(found: Iterable[Cell], path: Path) -> None:
-    """Peak memory and seconds a round against the number of registered clients."""
+    """Peak memory and seconds per round against the number of registered clients."""
     from fedalpha.analysis.plots import COLOURS, figure
 
     populations = [c for c in found if c.workload == "C" and c.median is not None]

@@ -10,13 +10,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured of one contestant in one workload; None where nothing was."""
+    """The results of one contestant in one workload; None where nothing was measured."""
 
     workload: str
     name: str
     title: str
     seconds: tuple[float, ...] = ()
-    """Of each round that counts: all but the first of a process, over all timed repetitions."""
+    """The seconds of each round that counts: all but the first of a process, over all timed repetitions."""
     first: float | None = None
     """The median of the first rounds."""
     pss: int | None = None
@@ -83,7 +83,7 @@ RATES: Mapping[str, str] = {
     "copy_processes": "copy, a process per core",
     "copy_threads": "copy, a thread per core",
 }
-"""What is measured of the machine, in the order of the table: GB/s of copies, GFLOP/s of the others."""
+"""The machine's rates, in the order of the table: GB/s of copies, GFLOP/s of the others."""
 
 
 ROOFLINE = "the largest measured rate of arithmetic: fused multiply-adds, or the sgemm of torch or NumPy"
@@ -101,7 +101,7 @@ def rates(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def roofline(rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """The largest rate of arithmetic that was measured, whatever reached it, by name.
+    """The largest measured rate of arithmetic, with its name.
 
     >>> roofline({"fma_together": 350.0, "sgemm_torch_threads": 290.0, "copy_threads": 9.0})
     ('fma_together', 350.0)
@@ -110,7 +110,7 @@ def roofline(rates: Mapping[str, float]) -> tuple[str, float] | None:
 
 
 def bandwidth(rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """The largest rate of a copy that was measured, by name."""
+    """The largest measured rate of a copy, with its name."""
     return _fastest(rates, ("copy",))
 
 

@@ -30,13 +30,13 @@ class Sizes:
     """How large everything is; `FULL` are the sizes of the goals."""
 
     a: tuple[int, int] = (100, 600)
-    """Clients and samples a client."""
+    """Clients, and samples per client."""
     b: tuple[int, int] = (1000, 60)
     registered: tuple[int, ...] = (10**4, 10**5, 10**6)
     updates: int = 1000
     parameters: int = 10**6
     rounds: int = 3
-    """Rounds a process, twice as many in the short ones of B and C; the first one warms up and is reported apart."""
+    """Rounds per process, twice as many for the short rounds of B and C. The first one warms up, reported apart."""
     repetitions: int = 3
     data: str = "fashion-mnist"
     """A data set's name, or ``synthetic``."""
@@ -70,7 +70,7 @@ QUICK = Sizes(
     copied=2**24,
     seconds=0.1,
 )
-"""Every step of the bench in a minute or so. It shows that everything works, nothing about speed."""
+"""Every step of the bench in a minute or so. It checks that everything works; it does not measure speed."""
 
 SEED = 0
 SHAPE, CLASSES = (1, 28, 28), 10
@@ -79,7 +79,7 @@ SHAPE, CLASSES = (1, 28, 28), 10
 def flops(sizes: Sizes) -> float:
     """Floating-point operations of a round of workload A.
 
-    Multiply-adds of the layers, twice over for the gradients; the first layer needs none for its input.
+    Multiply-adds of the layers, and twice as many for the gradients; the first layer needs no input gradient.
 
     >>> round(flops(FULL) / 1e9)
     855

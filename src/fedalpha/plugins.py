@@ -1,4 +1,4 @@
-"""Own rules in a Python file, named in the settings: ``plugin = "rules.py"``.
+"""A user's rules in a Python file, named in the settings: ``plugin = "rules.py"``.
 
 The file is run once, before any text is parsed; the strategies, updates, selections … that it registers
 can then be written as text. Settings keep it as ``rules.py@<hash>``, so that a run, or a cell of a study,
@@ -18,7 +18,7 @@ _loaded: dict[Path, str] = {}
 
 
 def load_plugin(text: str) -> str:
-    """Run the file ``path`` or ``path@hash``, unless that was done; its path with the hash of its content."""
+    """Run the file ``path`` or ``path@hash`` once. Returns its path with the hash of its content."""
     match = re.fullmatch(r"(.+?)(?:@([0-9a-f]{16}))?", text, re.DOTALL)
     if match is None:
         raise ValueError("give the path of a Python file")
@@ -29,7 +29,7 @@ def load_plugin(text: str) -> str:
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}; give the path of a Python file") from None
     if expected not in (None, found):
-        raise ValueError(f"{path} has changed since (its hash was {expected}); restore it, or start anew")
+        raise ValueError(f"{path} has changed since (its hash was {expected}); restore it, or start a new run or study")
     if _loaded.setdefault(path, found) != found:
         raise ValueError(f"{path} was loaded in this process and has changed since; start a new process")
     module = f"fedalpha_plugin_{found}"

@@ -108,7 +108,7 @@ class Registry(Generic[T]):
         return add
 
     def _found(self) -> dict[str, Entry[T]]:
-        """All entries by name, those of modules that nobody has imported yet included."""
+        """All entries by name, including those of modules that were not imported yet."""
         if not self._complete:
             # Importing a module again is harmless, so a look-up while another one is under way (in a module of the
             # package, or in another thread) simply does the same.
@@ -119,7 +119,7 @@ class Registry(Generic[T]):
         return self._entries
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        """The entries, sorted by name: their order does not depend on who was imported first."""
+        """The entries, sorted by name: their order does not depend on the order of imports."""
         return iter(sorted(self._found().values(), key=lambda entry: entry.name))
 
     def __contains__(self, name: object) -> bool:
@@ -229,7 +229,7 @@ class Spelled:
         cls.text_name = name or cls.__name__  # never the name of the class that it is derived from
         builds_itself = "__init__" in vars(cls)
         dataclass(frozen=True, eq=False, repr=False)(cls)
-        if builds_itself:  # its own __init__ sets attributes; its fields are written in its text all the same
+        if builds_itself:  # a class with its own __init__ sets attributes itself; its fields still appear in its text
             del cls.__setattr__, cls.__delattr__
 
     def __str__(self) -> str:

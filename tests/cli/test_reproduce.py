@@ -46,7 +46,7 @@ def test_an_experiment_is_run_and_shown_beside_the_published_figure(
     ("arguments", "message"),
     [
         (["all", "--quick", "--table"], "--quick and --table exclude each other"),
-        (["mnist-iid", "--table"], "mnist-iid is no table of the paper; fmnist-noniid and fmnist-hybrid are"),
+        (["mnist-iid", "--table"], "mnist-iid is not a table of the paper; fmnist-noniid and fmnist-hybrid are"),
         (["fmnist-nonid"], "did you mean 'fmnist-noniid'"),
     ],
 )

@@ -26,7 +26,7 @@ def test_more_labels_than_colours(tmp_path) -> None:
     labels = np.arange(400) % 40
     parts = PARTITIONS.parse("iid").split(labels, 5, generator(0, "partition"))
     assert plot_partition(labels, parts, [str(k) for k in range(40)], tmp_path / "who.svg").stat().st_size
-    with pytest.raises(ValueError, match="one name a label"):
+    with pytest.raises(ValueError, match="one name per label"):
         plot_partition(labels, parts, NAMES, tmp_path / "who.svg")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum, MultiKrum
 from flwr.supercore import logger as flower_logging
 
 from fedalpha import weights
@@ -328,7 +328,7 @@ def test_it_works_over_flowers_server_optimisers(grid_of: Any, over: FedAvg) -> 
     assert found.arrays["w"].numpy().dtype == np.float32
 
 
-@pytest.mark.parametrize("over", [FedMedian(), Krum()])
+@pytest.mark.parametrize("over", [FedMedian(), Krum(), MultiKrum()])
 def test_rules_that_are_not_means_are_refused(over: FedAvg) -> None:
     with pytest.raises(ValueError, match="weighted mean"):
         FedAlpha("FedAvg", over=over)
@@ -341,6 +341,12 @@ def test_wrong_arguments_are_named() -> None:
         FedAlpha("FedAvg", quorum=1.5)
     with pytest.raises(ValueError, match="quorum"):
         FedAlpha("FedAvg", quorum=0.0)
+    with pytest.raises(ValueError, match="quorum"):
+        FedAlpha("FedAvg", quorum=True)
+    with pytest.raises(ValueError, match="liars = -1"):
+        FedAlpha("FedAvg", liars=-1)
+    with pytest.raises(TypeError, match="FedAlpha does not take patience"):
+        FedAlpha("FedAvg", patience=3)
     with pytest.raises(ValueError, match="FedSoftWorse"):
         FedAlpha("FedSoftWors(T=1)")
 
@@ -458,9 +464,9 @@ def test_changed_settings_are_refused(grid_of: Any, tmp_path: Path, logged: Any)
     for changes, message in CHANGES.values():
         with pytest.raises(ValueError, match=message):
             resume(**changes)
-    assert "initial_arrays are others" not in logged.text
+    assert "initial_arrays differ from those" not in logged.text
     rule = resume(start=1.0)  # a first model that is not drawn from a seed is another one after every start
-    assert "initial_arrays are others" in logged.text
+    assert "initial_arrays differ from those" in logged.text
     assert rule.rounds_done == 1
     rule.release()
 

@@ -387,3 +387,9 @@ def test_nobody_who_moves_leaves_the_model_as_it_is(digits: Pooled) -> None:
     )
     assert history.loss[0] == history.loss[-1]
     assert history.rows[1]["alpha"] == [0.0] * digits.clients
+
+
+@pytest.mark.parametrize("every", [0, "5", True, 2.5])
+def test_how_often_to_evaluate_is_a_number_of_rounds(every: int) -> None:
+    with pytest.raises(ValueError, match=r"evaluate: every = .*number of rounds"):
+        Evaluate(every)

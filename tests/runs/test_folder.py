@@ -263,7 +263,7 @@ def test_a_full_disk_stops_cleanly_and_the_old_generation_loads(digits: Pooled, 
     assert "Traceback" not in full.stderr
     assert not list((tmp_path / "a" / "checkpoint").glob("*.tmp"))
     again = command(*settings, "--out", str(tmp_path / "a"))
-    assert "goes on after round 2/5" in again.stdout
+    assert "resumed after round 2/5" in again.stdout
     assert command(*settings, "--out", str(tmp_path / "b")).returncode == 0
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
     done = command("resume", str(tmp_path / "a"))
@@ -315,4 +315,4 @@ def test_resume_without_a_run_says_what_to_do(tmp_path: Path, digits: Pooled) ->
     fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
     other = command("resume", str(tmp_path))
     assert other.returncode == 2
-    assert "begun in Python" in other.stderr
+    assert "started in Python" in other.stderr

@@ -22,7 +22,9 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 @pytest.mark.parametrize("form", [None, "quick", "table"])
 def test_every_experiment_lays_out(name: str, protocol: str, form: Form | None) -> None:
     if form == "table" and name not in TABLES:
-        with pytest.raises(ValueError, match=f"{name} is no table of the paper; fmnist-noniid and fmnist-hybrid are"):
+        with pytest.raises(
+            ValueError, match=f"{name} is not a table of the paper; fmnist-noniid and fmnist-hybrid are"
+        ):
             experiment(name, protocol, form=form)
         return
     found = experiment(name, protocol, form=form)

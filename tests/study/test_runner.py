@@ -318,7 +318,7 @@ def test_status_on_the_command_line(finished: Path, tmp_path: Path, capsys: pyte
     shutil.copytree(finished, folder)
     unpack(folder)[0].unlink()
     show(folder)
-    assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` goes on\n"
+    assert capsys.readouterr().out == f"5 of 6 cells done\nnot running now; `fedalpha study {folder}` resumes it\n"
 
 
 def test_what_is_not_a_study_or_cannot_be_written_is_named(finished: Path, tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "the same command goes on" in shown
+    assert "the same command resumes" in shown
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -1,7 +1,7 @@
 """What every contestant shares: the prepared work, the clock and the report. Needs NumPy only.
 
-A contestant is a script of its own that runs in an environment of its own. It reads the work folder,
-trains, and prints one JSON object a line; whatever else it prints is ignored.
+A contestant is a separate script that runs in its own environment. It reads the work folder, trains,
+and prints one JSON object per line; other output is ignored.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Clock:
         self.started = time.perf_counter()
 
     def stop(self, seconds: float | None = None) -> None:
-        """A round is over; ``seconds`` where the framework has measured it itself."""
+        """End of a round; ``seconds`` if the framework has measured the time itself."""
         seconds = time.perf_counter() - self.started if seconds is None else seconds
         self.done += 1
         say("round", round=self.done, seconds=seconds)

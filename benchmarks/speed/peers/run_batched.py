@@ -21,7 +21,7 @@ x = torch.from_numpy(work.x).reshape(clients, -1, 784)
 y = torch.from_numpy(work.y).reshape(clients, -1)
 samples = x.shape[1]
 if samples % work.batch:
-    raise ValueError(f"{samples} samples a client are no multiple of the batch size {work.batch}")
+    raise ValueError(f"{samples} samples per client are not a multiple of the batch size {work.batch}")
 onehot = torch.nn.functional.one_hot(y, 10).float()
 weight = torch.from_numpy(work.initial["output.weight"]).T.contiguous()
 bias = torch.from_numpy(work.initial["output.bias"])

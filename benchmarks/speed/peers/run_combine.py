@@ -1,4 +1,4 @@
-"""This library's combine rules alone: one rule over many updates that lie in memory, as after a round."""
+"""This library's combine rules alone: one rule over many updates in memory, as after a round."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ with single_thread(), torch.no_grad():
     state = rule.init()
     for turn in range(1, options.rounds + 1):
         with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before = resident("VmRSS")
         started = time.perf_counter()
         rule.combine(state, broadcast, reports, alpha, True)

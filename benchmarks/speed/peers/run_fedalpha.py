@@ -1,6 +1,6 @@
-"""This library, through its front door: `fedalpha.run` as a user calls it.
+"""This library, through its public function: `fedalpha.run` as a user calls it.
 
-The federation's test part is one sample, so that nothing is evaluated to speak of. With ``--registered`` the
+The federation's test part is one sample, so that evaluation takes almost no time. With ``--registered`` the
 clients are described, not stored: each draws its samples from the pool when it takes part.
 """
 

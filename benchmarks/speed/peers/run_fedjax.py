@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-jax.tree_map = jax.tree_util.tree_map  # FedJAX calls it by the name that newer versions of JAX have dropped
+jax.tree_map = jax.tree_util.tree_map  # FedJAX uses a name that newer versions of JAX have removed
 import fedjax  # noqa: E402
 from fedjax.algorithms import fed_avg  # noqa: E402
 

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import contestant
 import torch
 
-# FedLab imports torchvision for data sets that are not used here; the real one would bring another torch.
+# FedLab imports torchvision for data sets that are not used here; the real one would install another torch.
 sys.modules["torchvision"] = MagicMock()
 from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler  # noqa: E402
 from fedlab.core.standalone import StandalonePipeline  # noqa: E402
@@ -19,7 +19,7 @@ from torch_models import arrays, build, with_parameters  # noqa: E402
 
 
 class Parts:
-    """What the trainer asks of a data set."""
+    """The methods of a data set that the trainer needs."""
 
     def get_dataloader(self, client, batch_size):
         part = work.part(client)

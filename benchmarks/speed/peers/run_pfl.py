@@ -20,7 +20,7 @@ from torch_models import arrays, build, with_parameters
 
 
 class Laps(TrainingProcessCallback):
-    """Stops the clock after each round. pfl evaluates in its first round, which is not among those compared."""
+    """Stops the clock after each round. pfl evaluates in its first round, which is not compared."""
 
     def on_train_begin(self, *, model):
         clock.start()

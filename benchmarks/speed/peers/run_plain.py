@@ -1,4 +1,4 @@
-"""The loop that a researcher writes: one process, two threads, client after client."""
+"""The loop that a researcher would write: one process, two threads, one client after the other."""
 
 from __future__ import annotations
 

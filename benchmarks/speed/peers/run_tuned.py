@@ -21,7 +21,7 @@ def keep_freed_memory() -> None:
 
 
 def train(process: int, pipe, weights: torch.Tensor, total: torch.Tensor) -> None:
-    """Train every second client whenever told to; weights and sums lie in shared memory."""
+    """Train every second client in each round; weights and sums are in shared memory."""
     torch.set_num_threads(1)
     torch.manual_seed(work.seed + process)
     model = build(work.model, pool_first=True).to(memory_format=torch.channels_last)

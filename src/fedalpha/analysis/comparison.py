@@ -22,12 +22,12 @@ Runs = Mapping[str, Mapping[int, Curve]]
 class Summary:
     """One strategy, one measure.
 
-    ``missing`` counts seeds whose run does not answer, mostly because it stopped early: then there are no
-    values at all, as those that are left would be a biased choice. ``unreached`` counts those that never got
-    there: they enter the mean at ``horizon``, which makes it a lower bound. ``difference`` is to the reference
-    over the seeds that both have, ``p_holm`` its p-value corrected for all comparisons of this measure;
-    ``same_as`` names an earlier strategy that played the very same rounds, as far as they count here: such a
-    comparison is not counted again. Values that are equal by chance are.
+    ``missing`` counts seeds whose run has no value, mostly because it stopped early. Then there are no values
+    at all, because the remaining ones would be a biased sample. ``unreached`` counts censored runs: they enter
+    the mean at ``horizon``, which makes it a lower bound. ``difference`` is the paired difference to the
+    reference, over the seeds that both have. ``p_holm`` is its p-value, corrected for all comparisons of this
+    measure. ``same_as`` names an earlier strategy that played the same rounds, as far as this measure depends
+    on them. Such a comparison is not counted again; values that are equal by chance are.
     """
 
     strategy: str
@@ -45,7 +45,7 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """mean ± half in the measure's unit; runs that never got there are counted."""
+        """mean ± half in the measure's unit; censored runs are counted."""
         if not self.values:
             return "–"
         shown = self.mean.text(self.measure.digits, self.measure.scale)
@@ -113,14 +113,14 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
 
 
 def rounds_played(runs: Mapping[int, Curve], measure: Measure) -> dict[int, bytes]:
-    """What a strategy's values of a measure come from, by seed: the same for those that played the same rounds."""
+    """By seed, the rounds that decide a strategy's value. Strategies that played the same rounds have equal ones."""
     return {seed: measure.looks_at(run) for seed, run in runs.items()}
 
 
 def _difference(
     measure: Measure, values: Mapping[int, Measured], reference: Mapping[int, Measured], horizon: float | None
 ) -> Difference | None:
-    """None without common seeds, if nobody got there, and where bounds of different size (bytes, steps) stand."""
+    """None without common seeds, if all runs are censored, or if censored values (bytes, steps) are not comparable."""
     seeds = sorted(values.keys() & reference.keys())
     ours, theirs = ([not side[s].reached for s in seeds] for side in (values, reference))
     bounds = any(ours) or any(theirs)
@@ -154,7 +154,7 @@ def _corrected(rows: Sequence[Summary], reference: str, played: Mapping[str, Map
 
 
 def _same(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> bool:
-    """On all seeds that both have: one of them may be behind."""
+    """Whether they agree on all seeds that both have; one may have fewer finished runs."""
     common = one.keys() & other.keys()
     return bool(common) and all(one[seed] == other[seed] for seed in common)
 

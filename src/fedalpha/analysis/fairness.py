@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """Whose the test samples are: the client of each (``test_owner``), or their ``labels``.
+    """Assigns test samples to clients, by the client of each (``test_owner``) or by their ``labels``.
 
     ``label_counts`` is the table clients × classes of training samples.
     """
@@ -27,7 +27,7 @@ class Owners:
 
     @staticmethod
     def of(federation: Federation) -> Owners:
-        """What a federation says about it."""
+        """The owners of the test samples of a federation."""
         from fedalpha.data.federations import Pooled
 
         if federation.test_owner is not None:
@@ -37,7 +37,7 @@ class Owners:
         return Owners(None, federation.test.y.numpy(), federation.label_counts)
 
     def accuracies(self, correct: ArrayLike) -> Array | None:
-        """One accuracy per client from one number per test sample; None where clients cannot be told apart.
+        """One accuracy per client from one number per test sample; None if samples have no clients.
 
         Clients that have test samples of their own are measured on those. Otherwise client i is measured on the
         test set as if it were drawn from its own labels: Σ_c q_ic·a_c, with q_ic the share of class c in its

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The rows of a run and its last model; ``interrupted`` says that it did not come to its end."""
+    """The rows of a run and its last model; ``interrupted`` says that it stopped before its end."""
 
     rows: list[Row]
     model: Parameters

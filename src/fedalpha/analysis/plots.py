@@ -20,7 +20,7 @@ COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a
 
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of our look; no global state of matplotlib is used."""
+    """A figure in fedalpha's style; no global state of matplotlib is used."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

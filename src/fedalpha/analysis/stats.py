@@ -103,8 +103,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None = None) -> Interval:
     """The mean of min(time, horizon), for times some of which are only known to be larger (``reached`` False).
 
-    The horizon is at most the smallest time at which anybody was lost from sight (that is the default), so each
-    min(time, horizon) is known exactly and nobody is dropped: it is the area under the Kaplan–Meier curve up
+    The horizon is at most the smallest censored time (the default). So each min(time, horizon) is known exactly,
+    and no run is dropped: it is the area under the Kaplan–Meier curve up
     to there, and a lower bound of the mean time.
 
     >>> restricted_mean([4, 6, 10], [True, True, False]).mean
@@ -122,7 +122,7 @@ def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None 
 
 
 def median_time(times: ArrayLike, reached: ArrayLike) -> float:
-    """The median of times, of which those that were never reached lie beyond all others; inf if it is one of them.
+    """The median of times. Times that were never reached count as larger than all others; inf if the median is one.
 
     >>> median_time([4, 6, 10], [True, True, False]), median_time([4, 10, 10], [True, False, False])
     (6.0, inf)

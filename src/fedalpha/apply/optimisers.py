@@ -4,7 +4,7 @@
 - `fedadagrad`, `fedadam`, `fedyogi`: a rate per coordinate; for sparse features and models where one
   server rate does not fit all layers. Yogi forgets large gradients more slowly than Adam.
 
-Only parameters that are trained are stepped; buffers (running means, counters) come from the
+Only trained parameters take the optimiser's step; buffers (running means, counters) come from the
 aggregate. A tensor whose shape has changed is installed as it is, and its memory starts anew.
 """
 

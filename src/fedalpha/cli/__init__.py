@@ -60,7 +60,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command line: wrong input ends with 2, what could not be done with 1, Ctrl-C with 130."""
+    """Run the command line. The exit code is 2 for wrong input, 1 for a failure and 130 for Ctrl-C."""
     try:
         app()
     except ValueError as error:

@@ -87,7 +87,7 @@ def compare(
             (out / "comparison.json").write_text(json.dumps(record, indent=2) + "\n")
             print(f"written to {out}: a folder per run, comparison.json, curves.png")
     if interrupted:
-        print("interrupted; what is shown are the finished runs" + ("; the same command goes on" if out else ""))
+        print("interrupted; the finished runs are shown" + ("; the same command resumes the rest" if out else ""))
         raise typer.Exit(130)
 
 
@@ -96,7 +96,7 @@ def _name(cell: Settings) -> str:
 
 
 def _loggers(texts: list[str], cell: Settings, several: bool) -> list[Callback]:
-    """The loggers of one run; with several runs each must say which run it is told about."""
+    """The loggers of one run. With several runs each text must contain {run}, so that each run has its own file."""
     from fedalpha.runs.loggers import LOGGERS
 
     for text in texts:

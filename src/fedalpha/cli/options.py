@@ -18,7 +18,7 @@ File = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes [default: all cores]; the result does not depend on it.")
 ]
-Plugin = Annotated[str | None, typer.Option(help="Python file that registers own rules and data sets.")]
+Plugin = Annotated[str | None, typer.Option(help="Python file that registers your own rules and data sets.")]
 Log = Annotated[
     list[str] | None, typer.Option(help="A logger that watches the run, such as csv(rounds.csv) (repeatable).")
 ]
@@ -26,7 +26,7 @@ CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save the state every 
 
 
 def use_plugin(file: str | None) -> None:
-    """Register what the plugin ``file`` holds, if one was given."""
+    """Load the plugin ``file``, if one was given."""
     if file is not None:
         from fedalpha.plugins import load_plugin
 

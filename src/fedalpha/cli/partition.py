@@ -1,4 +1,4 @@
-"""``fedalpha partition``: who would hold what, before anything is trained."""
+"""``fedalpha partition``: how samples would be split over clients, without training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def partition(
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="The seed; a run with it has the same partition.")] = 0,
     plugin: Plugin = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw who holds what to FILE (png, pdf or svg).")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the partition to FILE (png, pdf or svg).")] = False,
     file: Annotated[Path, typer.Argument(help="The picture, with --plot.")] = Path("partition.png"),
 ) -> None:
     """Show how a data set is split over clients."""

@@ -49,7 +49,7 @@ class ShowProgress(Callback):
         self._done += done
         self._skipped += done
         if self._bar is None:
-            print(f"{self.label}  goes on after round {done}/{self._rounds}", flush=True)
+            print(f"{self.label}  resumed after round {done}/{self._rounds}", flush=True)
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         assert self._started is not None

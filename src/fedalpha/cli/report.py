@@ -14,11 +14,11 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A study's folder, or a Markdown page with tables of studies.")],
     live: Annotated[bool, typer.Option("--live", help="Serve the page on loopback and refresh it.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
-    plugin: Annotated[str | None, typer.Option(help="Python file with own measures or columns, loaded first.")] = None,
+    plugin: Annotated[str | None, typer.Option(help="Python file with your measures or columns, loaded first.")] = None,
 ) -> None:
     """Write report.html (self-contained), report.md, statistics.csv and figures/ into a study's folder.
 
-    Of a Markdown page it fills in the tables that the page asks for (see docs/studies.md).
+    For a Markdown page, fill in the tables that the page asks for (see docs/studies.md).
     """
     from fedalpha.plugins import load_plugin
     from fedalpha.report import fill_page, live_server, write_report
@@ -28,7 +28,7 @@ def report(
     if folder.suffix == ".md":
         if live:
             raise ValueError("--live shows a study's folder, not a page; leave it out")
-        print(f"{folder}: {counted(fill_page(folder), 'table')} written anew")
+        print(f"{folder}: {counted(fill_page(folder), 'table')} rewritten")
         return
     if not live:
         print(f"written: {write_report(folder)}, report.md, statistics.csv, rounds.csv, figures/")

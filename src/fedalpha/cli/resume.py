@@ -1,4 +1,4 @@
-"""``fedalpha resume``: go on with an interrupted run."""
+"""``fedalpha resume``: resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def resume(
     checkpoint_every: CheckpointEvery = 1,
     log: Log = None,
 ) -> None:
-    """Go on with an interrupted run, to the same bytes as an undisturbed one."""
+    """Resume an interrupted run. The result has the same bytes as that of an undisturbed run."""
     from fedalpha.cli.run import execute
     from fedalpha.runs.settings import read_settings
 
     config = folder / "config.json"
     if not config.exists():
         raise ValueError(
-            f"{folder} has no config.json, so there is no run to go on with; `fedalpha run --out {folder}` starts one"
+            f"{folder} has no config.json, so there is no run to resume; `fedalpha run --out {folder}` starts one"
         )
     try:
         settings = read_settings(config, {})
     except ValueError as error:
         raise ValueError(
-            f"cannot go on with {config}: {error}. (A run that was begun in Python goes on with the same call of "
+            f"cannot resume {config}: {error}. (A run that was started in Python is resumed by the same call of "
             "fedalpha.run(…, out=…).)"
         ) from None
     execute(settings, folder, workers, checkpoint_every, log)

@@ -23,7 +23,7 @@ def run(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train a federated model under one strategy; the same command again goes on where it was stopped."""
+    """Train a federated model under one strategy. The same command again resumes an interrupted run."""
     from fedalpha.runs.settings import read_settings
 
     execute(read_settings(file, options), out, workers, checkpoint_every, log)
@@ -32,7 +32,7 @@ def run(
 def execute(
     settings: Settings, out: Path | None, workers: int | None, checkpoint_every: int, log: list[str] | None
 ) -> None:
-    """Run with progress, and say what came of it."""
+    """Run with a progress display, and print the result."""
     from fedalpha.cli.progress import ShowProgress
     from fedalpha.runs.loggers import LOGGERS
 
@@ -40,7 +40,7 @@ def execute(
     callbacks = [progress, *(LOGGERS.parse(text) for text in log or [])]
     history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=callbacks)
     if out is not None and not progress.started:
-        print(f"{out} holds this run, finished; nothing is left to do")
+        print(f"{out} holds this run, and it is finished; nothing is left to do")
     last = history.rows[-1] if history.rows else None
     if last is not None:
         reached = history.rounds_to(0.6)
@@ -52,5 +52,5 @@ def execute(
     if out is None:
         print("nothing was written: give --out FOLDER to keep the history and the model")
     if history.interrupted:
-        print(f"interrupted; `fedalpha resume {out}` goes on" if out else "interrupted")
+        print(f"interrupted; `fedalpha resume {out}` resumes it" if out else "interrupted")
         raise typer.Exit(130)

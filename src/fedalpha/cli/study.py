@@ -24,7 +24,7 @@ Rounds = Annotated[int | None, typer.Option(min=0, help="Number of rounds.")]
 
 
 def study(
-    file: Annotated[Path, typer.Argument(help="A study's TOML file, or the folder of a study to go on with.")],
+    file: Annotated[Path, typer.Argument(help="A study's TOML file, or the folder of a study to resume.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME].")] = None,
     seeds: Seeds = None,
     rounds: Rounds = None,
@@ -54,19 +54,19 @@ def run_and_show(
     from fedalpha.study import Store, run_study
 
     for reason in found.unanswered():
-        print(f"no answer to expect for {reason}")
+        print(f"no value can be expected for {reason}")
     with_progress = StudyProgress(found.title or found.name)
     try:
         run_study(found, folder, text=text, jobs=jobs, ray_address=ray_address, watch=with_progress.watch)
     except KeyboardInterrupt:
-        print("interrupted; what is finished is kept, and the same command goes on")
+        print("interrupted; finished cells are kept, and the same command resumes the study")
         raise typer.Exit(130) from None
     finally:
         with_progress.close()
     console_tables(gather(folder))
     if strangers := Store(folder).strangers(found.cells()):
         cells = counted(strangers, "cell")
-        print(f"{folder} has {cells} that this study does not ask for; kept there and not shown")
+        print(f"{folder} has {cells} that are not part of this study; they are kept but not shown")
 
 
 def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) -> None:
@@ -87,7 +87,7 @@ def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) ->
         left = "unknown yet" if found.seconds_left is None else f"about {duration(found.seconds_left)}"
         if found.seconds_left is not None and found.not_begun:
             left += f", if {counted(found.not_begun, 'case')} not begun yet cost the same per round"
-        print(f"time left: {left}" if found.running else f"not running now; `fedalpha study {folder}` goes on")
+        print(f"time left: {left}" if found.running else f"not running now; `fedalpha study {folder}` resumes it")
 
 
 def duration(seconds: float) -> str:

@@ -27,7 +27,7 @@ def theory(
         str, typer.Option(help="quadratics(…), ridge(…) or softmax(…), each with seed=, n=, spread= …")
     ] = "quadratics(sigma=1)",
     strategy: Annotated[list[str] | None, typer.Option(help="A strategy to follow (repeatable).")] = None,
-    E: Annotated[int, typer.Option("--E", "-E", min=1, help="Local steps a round.")] = 1,
+    E: Annotated[int, typer.Option("--E", "-E", min=1, help="Local steps per round.")] = 1,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Communication rounds [default: 1000; 30 with --verify].")
     ] = None,
@@ -107,7 +107,7 @@ def _end(run: Run) -> FixedPoint | None:
 
     try:
         return fixed_point(run.problem, run.strategy) if run.fraction >= 1 else None
-    except ValueError:  # no law is known for this rule
+    except ValueError:  # no limit is known for this rule
         return None
 
 

@@ -24,7 +24,7 @@ from fedalpha.update.base import not_finite
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i where the engine has summed."""
+    """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if the engine has summed the models."""
 
     items: Sequence[Report]
     total: Sum | None = None
@@ -35,15 +35,15 @@ class Reports:
 
     @property
     def summed(self) -> bool:
-        """Whether a sum over the clients came instead of their models."""
+        """Whether there is a sum over the clients instead of their models."""
         return self.total is not None
 
     def only(self, items: Sequence[Report]) -> Reports:
-        """The same with these reports alone."""
+        """A copy with these reports only."""
         return Reports(items)
 
     def finite(self, broadcast: Broadcast) -> bool:
-        """Whether the sum has the form of the model and is finite, and so are the extras."""
+        """Whether the sum has the form of the model, and the sum and the extras are finite."""
         assert self.total is not None
         found, sent = self.total.values, broadcast.parameters
         if found.keys() != sent.keys() or any(found[k].shape != sent[k].shape for k in sent):
@@ -52,7 +52,7 @@ class Reports:
         return extras and not_finite("tensor", found) is None
 
     def divided(self, mass: float) -> Reports:
-        """The same with the sum divided by ``mass``; integer buffers stay."""
+        """A copy with the sum divided by ``mass``; integer buffers do not change."""
         assert self.total is not None
         values = self.total.values
         total = Sum({k: v / mass if v.is_floating_point() else v for k, v in values.items()}, self.total.heaviest)
@@ -68,15 +68,15 @@ class Reports:
         return found
 
     def nbytes(self, broadcast: Broadcast) -> int:
-        """What the clients uploaded: a model each, and extras."""
+        """The bytes that the clients uploaded: one model each, and extras."""
         model = sum(t.nbytes for t in broadcast.parameters.values())
         return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values())
 
     def models(self) -> list[Parameters]:
-        """Every client's parameters; only there if the rule is not linear or alpha came after training."""
+        """Every client's parameters. Raises ValueError if there is only their sum."""
         found = [r.parameters for r in self.items if r.parameters is not None]
         if len(found) != len(self.items):
-            raise ValueError("these reports were summed on the way; a rule that needs every model must not be linear")
+            raise ValueError("these reports hold only a sum; a rule that needs every model must not be linear")
         return found
 
     def weighted_sum(self, alpha: Array) -> Parameters:
@@ -86,14 +86,14 @@ class Reports:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a combine rule holds against: attackers whose total weight is below ``mass``, and at most so many.
+    """The attackers that a combine rule tolerates: their total weight is below ``mass``, their number ≤ ``attackers``.
 
-    By default nobody: one client can move the aggregate anywhere.
+    By default it tolerates none: one client can move the aggregate anywhere.
     """
 
     mass: float = 0.0
     inclusive: bool = False
-    """Whether the rule still holds where their weight is ``mass``."""
+    """Whether a total weight of exactly ``mass`` is tolerated, too."""
     attackers: float = math.inf
 
 
@@ -117,12 +117,12 @@ class Combine(Spelled, PlugPoint, ABC):
         """
 
     def breakdown(self, support: int) -> Limit:
-        """What the rule holds against where ``support`` clients weigh more than 0."""
+        """The attackers that the rule tolerates if ``support`` clients weigh more than 0."""
         return Limit()
 
     @property
     def clipped_to(self) -> float | None:
-        """The norm to which updates are clipped on their way into a mean; None where they are not."""
+        """The norm to which updates are clipped before they are averaged; None if they are not."""
         return None
 
 

@@ -23,7 +23,7 @@ from fedalpha.update import Broadcast
     examples=("centred(tau=1.0)", "centred(tau=1.0, iterations=3)"),
 )
 class centred(Robust):
-    """Centred clipping around the model that was sent: one iteration moves it by at most tau."""
+    """Centred clipping around the broadcast model: one iteration moves it by at most tau."""
 
     tau: float = field(default=1.0, metadata={"always": True})
     iterations: int = 1

@@ -37,13 +37,13 @@ class clip(Wrapper):
 
     def _clipped(self, parameters: dict[str, Tensor] | None, broadcast: Broadcast) -> dict[str, Tensor]:
         if parameters is None:
-            raise ValueError("clip needs every client's model, and these were summed on the way")
+            raise ValueError("clip needs every client's model, but these reports hold only a sum")
         sent = broadcast.parameters
         moves = {k: v.double() - sent[k].double() for k, v in parameters.items() if v.is_floating_point()}
         norm = math.sqrt(math.fsum(float((m * m).sum()) for m in moves.values()))
         if norm <= self.C:
             return parameters
-        # Rounding to the model's dtype may not push the norm over C again: aim a little below.
+        # Aim a little below C: rounding to the model's dtype must not push the norm above C again.
         share = self.C / norm * (1 - 1e-6)
         return {
             k: (sent[k].double() + share * moves[k]).to(v.dtype) if k in moves else v for k, v in parameters.items()

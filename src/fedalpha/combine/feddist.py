@@ -1,4 +1,4 @@
-"""FedDist: the mean, plus the neurons of clients that have learnt something else."""
+"""FedDist: the mean, plus neurons of clients that diverge from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class feddist(Combine):
     ``rise`` after every fifth round, as in the authors' code) is appended, with its outgoing weights. That needs more
     than spread² clients: among m, none can be farther than √(m − 1) deviations. Layer-wise: round t looks
     at hidden layer t mod L, and the rounds after it train the new model; the authors train the later
-    layers within the round, with the earlier ones frozen. Widths stop at ``limit``, the farthest first.
+    layers within the round, with the earlier ones frozen. A layer grows to at most ``limit`` neurons, the
+    farthest versions first.
     """
 
     spread: float = field(default=3.0, metadata={"always": True})

@@ -25,7 +25,7 @@ from fedalpha.update import Broadcast
 class geomed(Robust):
     """The weighted geometric median; it breaks down only when the attackers hold half of alpha.
 
-    ``smooth``: distances below this share of the median distance count as that much.
+    ``smooth``: smaller distances are replaced by this share of the median distance.
     """
 
     iterations: int = 100
@@ -47,7 +47,7 @@ class geomed(Robust):
 
     def coefficients(self, squares: Array, alpha: Array) -> Array:
         """c on the simplex, from the squared distances between the points."""
-        # Begin at the medoid, a point of the cloud itself: nothing that an attacker sends is far from it.
+        # Start at the medoid, one of the points, so that an attacker cannot move the start far away.
         c = np.zeros(len(alpha))
         c[np.argmin(np.sqrt(squares) @ alpha)] = 1.0
         for _ in range(self.iterations):

@@ -22,7 +22,7 @@ from fedalpha.update import Broadcast
 class krum(Robust):
     """Scores the n clients with alpha > 0, takes the ``m`` best and averages them with alpha; n ≥ 2f + 3.
 
-    In a round with fewer clients than that the f that n allows is used.
+    In a round with fewer clients, the largest f that n allows is used.
     """
 
     f: int = field(default=1, metadata={"always": True})

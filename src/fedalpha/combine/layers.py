@@ -17,7 +17,7 @@ Layer = tuple[Matrix, Matrix]
 
 
 def layers(owner: str, broadcast: Broadcast, parameters: Parameters) -> list[Layer]:
-    """The layers of a client's perceptron; other architectures are refused."""
+    """The layers of a client's perceptron; raises ValueError for other architectures."""
     architecture = broadcast.architecture
     if not isinstance(architecture, BuiltIn) or not isinstance(architecture.model, mlp):
         raise ValueError(f"{owner} works on fully connected networks whose widths may change; use model mlp(hidden=…)")
@@ -25,7 +25,7 @@ def layers(owner: str, broadcast: Broadcast, parameters: Parameters) -> list[Lay
 
 
 def rebuilt(broadcast: Broadcast, found: list[Layer]) -> Broadcast:
-    """A broadcast with these layers, of a new architecture where a width has changed."""
+    """A broadcast with these layers, and with a new architecture if a width has changed."""
     architecture = broadcast.architecture
     assert isinstance(architecture, BuiltIn)
     assert isinstance(architecture.model, mlp)

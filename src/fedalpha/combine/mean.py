@@ -19,7 +19,7 @@ class mean(Combine):
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
     ) -> tuple[Broadcast, State]:
-        if not alpha.any():  # nobody counts, as where nobody moved
+        if not alpha.any():  # no client has weight, for example because all are idle
             return broadcast, state
         total = reports.weighted_sum(alpha)
         rest = 0.0 if simplex else 1 - math.fsum(alpha.tolist())

@@ -20,7 +20,7 @@ from fedalpha.update import Broadcast
     examples=("nnm(trimmed(beta=0.2), f=2)", "clip(nnm(geomed, f=1), C=1.0)"),
 )
 class nnm(Wrapper):
-    """Nearest-neighbour mixing: heterogeneous honest updates move together, so that a robust rule fits them."""
+    """Nearest-neighbour mixing: honest updates become more alike, so that a robust rule works better on them."""
 
     f: int = field(default=1, metadata={"always": True})
 

@@ -28,9 +28,9 @@ from fedalpha.update import Broadcast, Update
 class noise(Wrapper):
     """Adds Gaussian noise of standard deviation z·2·c·C to every coordinate of a clipped mean.
 
-    ``z``: the noise multiplier; ``c``: no weight above this enters (what is cut off stays with w_t). Integer
-    buffers stay as they were. ``seed`` draws the noise: whoever knows it can take the noise away, so in
-    earnest it is a secret; a run that goes on needs the same one.
+    ``z``: the noise multiplier; ``c``: the largest weight, larger ones are reduced to it (the rest stays with w_t).
+    Integer buffers do not change. ``seed`` determines the noise: anyone who knows it can subtract the noise, so keep
+    it secret in real use. A resumed run needs the same seed.
     """
 
     z: float = field(default=1.0, metadata={"always": True})
@@ -41,8 +41,7 @@ class noise(Wrapper):
         super().__post_init__()
         if not isinstance(self.inner, clip) or not isinstance(self.inner.inner, mean):
             raise ValueError(
-                f"noise: the sensitivity of {self.inner} is not bounded by what is known here; "
-                "write noise(clip(mean, C=…), z=…, c=…)"
+                f"noise: no bound is known for the sensitivity of {self.inner}; write noise(clip(mean, C=…), z=…, c=…)"
             )
         if not self.z >= 0 or not 0 < self.c <= 1:
             raise ValueError(f"{self}: give z ≥ 0 and c in (0, 1]")
@@ -58,16 +57,16 @@ class noise(Wrapper):
         return self.z * 2 * self.c * self.C
 
     def check(self, company: Company) -> None:
-        """Refuse a strategy that the noise does not cover, and whatever gets around the noise."""
+        """Raise ValueError for a strategy that the noise does not cover, and for rules that bypass the noise."""
         if company.combine is not self:
             raise ValueError(
-                f"{company.combine} has its noise inside another rule, where it is not known what it covers; "
+                f"{company.combine} has its noise inside another rule, where it is not known what the noise covers; "
                 f"write {self} alone"
             )
         select, update = type(company.select), type(company.update)
         if select.ask is not Select.ask or select.learn is not Select.learn:
             raise ValueError(
-                f"{company.select} lets losses decide who takes part, which the noise does not cover; "
+                f"{company.select} selects clients by their losses, which the noise does not cover; "
                 "use uniform(C=…) with noise"
             )
         if update.absorb is not Update.absorb:
@@ -77,13 +76,13 @@ class noise(Wrapper):
             )
         if company.reevaluate:
             raise ValueError(
-                f"reevaluate = {company.reevaluate} weighs some clients by what the server measures, and who they are "
+                f"reevaluate = {company.reevaluate} weighs some clients by what the server measures, and which clients "
                 "depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
             )
         needed = company.weigh.sensitivity(self.C)
         if needed > 2 * self.c * self.C * (1 + 1e-12):
             raise ValueError(
-                f"{company.weigh} gives a client more weight than the noise is made for: "
+                f"{company.weigh} gives a client more weight than the noise covers: "
                 f"set c ≥ {needed / (2 * self.C):g} in {self}"
             )
 

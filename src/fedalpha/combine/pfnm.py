@@ -24,12 +24,12 @@ class pfnm(Combine):
 
     Each hidden neuron is a vector: its bias, its outgoing weights and, in the first hidden layer, its incoming
     weights. Client neurons are noisy copies N(θ_i, sigma) of global ones θ_i ~ N(0, sigma0) (variances); how many
-    global ones there are follows a Beta–Bernoulli process of mass ``gamma``. Client after client, its
-    neurons are assigned to global ones, or to new ones, at the least cost (Hungarian method), with
-    ``sweeps`` rounds of re-assignment; from the last hidden layer down. Matched neurons are averaged with
-    weights alpha, new ones kept; the prior enters the matching only (as a shrinkage, round after round,
-    it would be a weight decay). The global width may grow up to ``limit``. Few clients whose
-    hidden units are in different orders are its use; after a common start plain means do as well.
+    global ones there are follows a Beta–Bernoulli process of mass ``gamma``. One client after the
+    other, its neurons are assigned to global ones, or to new ones, at the least cost (Hungarian method), with
+    ``sweeps`` repetitions; from the last hidden layer down. Matched neurons are averaged with weights alpha, new ones
+    are kept. The prior affects the matching only: shrinking the neurons in every round would be a weight decay. The
+    global width may grow up to ``limit``. Use it for few clients whose hidden units are in different orders; after a
+    common start a plain mean does as well.
 
     The cost follows the paper's equation 8 (popularity 2·log(m/(J − m)); the authors' code leaves out the 2).
     """
@@ -58,13 +58,13 @@ class pfnm(Combine):
         counted = alpha > 0
         models = [layers("pfnm", broadcast, m) for m, some in zip(reports.models(), counted, strict=True) if some]
         precision = alpha[counted] * int(counted.sum()) / self.sigma
-        above: list[Matrix] = [np.eye(len(models[0][-1][1]))] * len(models)  # outputs are in one order already
+        above: list[Matrix] = [np.eye(len(models[0][-1][1]))] * len(models)  # outputs have one order for all clients
         places: list[list[Matrix]] = [above]
         for depth in reversed(range(len(models[0]) - 1)):
             vectors = [self._vectors(m, depth, up) for m, up in zip(models, above, strict=True)]
             above = self._match(vectors, precision)
             places.insert(0, above)
-        places.insert(0, [np.eye(models[0][0][0].shape[1])] * len(models))  # inputs too
+        places.insert(0, [np.eye(models[0][0][0].shape[1])] * len(models))  # and so have inputs
         found = [
             self._average([m[i] for m in models], places[i], places[i + 1], precision) for i in range(len(models[0]))
         ]
@@ -83,7 +83,7 @@ class pfnm(Combine):
         assigned = dict(zip(order, owners, strict=True))
         for j in order[1:] + order * self.sweeps:
             assigned[j] = []
-            used = sorted({i for places in assigned.values() for i in places})  # those that only j had are gone
+            used = sorted({i for places in assigned.values() for i in places})  # without those that only j had
             renumber = {old: new for new, old in enumerate(used)}
             assigned = {k: [renumber[i] for i in places] for k, places in assigned.items()}
             assigned[j] = self._assign(j, vectors, precision, assigned, len(used))

@@ -1,4 +1,4 @@
-"""What the robust rules share: moves x_i = w_i − w_t, their Gram matrix, and how one move is installed."""
+"""What the robust rules share: the updates x_i = w_i − w_t, their Gram matrix, and how the aggregate is formed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedalpha.update import Broadcast
 
 COLUMNS = 1 << 16
 VALUES = 1 << 21
-"""At most so many coordinates and so many values at a time: what a rule needs besides the models stays small."""
+"""At most this many coordinates and values at a time, so that a rule needs little memory besides the models."""
 
 
 class Robust(Combine):
-    """A rule for weights on the simplex that looks at every model. Clients with alpha = 0 are not looked at."""
+    """A rule for weights on the simplex that looks at every model. Clients with alpha = 0 are ignored."""
 
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
@@ -37,7 +37,7 @@ class Robust(Combine):
 
 
 class Wrapper(Combine):
-    """A step around another rule: what it does to the reports before, or to the aggregate after."""
+    """A step around another rule: it changes the reports before, or the aggregate after."""
 
     rule: Combine | str = field(metadata={"positional": True})
 
@@ -81,7 +81,7 @@ def check_simplex(rule: Combine, simplex: bool) -> None:
 
 
 def supported(reports: Reports, alpha: Array) -> tuple[Reports, Array]:
-    """Only the clients that count."""
+    """The reports and weights of the clients with alpha ≠ 0."""
     if (alpha != 0).all():
         return reports, alpha
     items = [r for r, a in zip(reports.items, alpha.tolist(), strict=True) if a != 0]
@@ -100,7 +100,7 @@ def slices(reports: Reports) -> Iterator[tuple[str, slice, Tensor]]:
 
 
 def gram(broadcast: Broadcast, reports: Reports) -> Array:
-    """⟨x_i, x_j⟩ of the moves, in float64."""
+    """⟨x_i, x_j⟩ of the updates, in float64."""
     total = torch.zeros(len(reports.items), len(reports.items), dtype=torch.float64)
     for name, part, values in slices(reports):
         if values.is_floating_point():
@@ -166,7 +166,7 @@ def _between(stack: Tensor, alpha: Array, low: float, high: float) -> Tensor:
 
 
 _EQUAL = 1e-12
-"""Weights that sum to one half up to rounding lie on both sides equally."""
+"""Smaller differences between sums of weights count as rounding."""
 
 
 def middle(stack: Tensor, alpha: Array) -> Tensor:

@@ -25,8 +25,9 @@ from fedalpha.strategies import Array
 
 _PIECE = 1 << 15
 _WORTH_COMPILING = 1 << 17
-"""Smaller sums are formed before numba is imported."""
+"""Sums of fewer values are done before numba would be imported."""
 _WORTH_THREADS = 1 << 24
+"""Sums of fewer values use one thread."""
 
 
 class Sum:
@@ -40,11 +41,11 @@ class Sum:
         return Sum({name: value.clone() for name, value in self.values.items()}, self.heaviest)
 
     def add(self, alpha: float, parameters: Parameters) -> None:
-        """Add one client's model; one of another form is an error (torch would broadcast it silently)."""
+        """Add one client's model; raises ValueError if its form differs (torch would broadcast it silently)."""
         self.add_stack([alpha], {name: value[None] for name, value in parameters.items()})
 
     def add_stack(self, alpha: Sequence[float], stacked: Parameters) -> None:
-        """Add several clients' models that lie on top of each other, one after the other."""
+        """Add several clients' models, stacked along the first axis, one after the other."""
         for name, value in self.values.items():
             if name not in stacked or stacked[name].shape[1:] != value.shape:
                 raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
@@ -85,11 +86,11 @@ def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled:
     for start in range(0, flat.numel(), _PIECE):
         piece = slice(start, start + _PIECE)
         for row, weight in zip(rows, weights, strict=True):
-            flat[piece].add_(row[piece].to(torch.float64, copy=True).mul_(weight))  # also of what is float64 already
+            flat[piece].add_(row[piece].to(torch.float64, copy=True).mul_(weight))  # a copy also of float64 values
 
 
 def weighted_sum(alpha: Array, models: Iterable[Parameters]) -> Sum:
-    """Σ alpha_i·w_i over all clients, block by block; clients with alpha = 0 are not looked at."""
+    """Σ alpha_i·w_i over all clients, block by block; clients with alpha = 0 are ignored."""
     models = list(models)
     size = sum(value.numel() for value in models[0].values()) if models else 0
     large = size * np.count_nonzero(alpha) >= _WORTH_THREADS and numba_version() is not None
@@ -108,9 +109,9 @@ def _one_by_one(alpha: Array, models: list[Parameters]) -> Sum:
 
 
 def _in_columns(alpha: Array, models: list[Parameters]) -> Sum:
-    """The same bytes for large models: all clients at a few coordinates, then the next; threads share the coordinates.
+    """The same bytes as `_one_by_one`, for large models: all clients at a few coordinates, then at the next ones.
 
-    The sums stay in the cache, so every model is read once and nothing else moves.
+    Threads share the coordinates. The sums stay in the cache, so memory traffic is one read of every model.
     """
     from fedalpha.fast.kernels import sum_blocks
 

@@ -18,8 +18,10 @@ from fedalpha.update import Broadcast
     examples=("trimmed(beta=0.2)",),
 )
 class trimmed(Robust):
-    """The coordinate-wise weighted trimmed mean: the share ``beta`` of the weight is cut off at each end, a
-    client at the cut counts in part. beta = 0 is the mean; attackers with at most beta of alpha are harmless."""
+    """The coordinate-wise weighted trimmed mean: the share ``beta`` of the weight is cut off at each end.
+
+    A client at the cut counts in part. beta = 0 is the mean; attackers with at most beta of alpha are harmless.
+    """
 
     beta: float = field(default=0.2, metadata={"always": True})
 

@@ -81,7 +81,7 @@ def _assemble(
     optima: ArrayLike | None,
     description: dict[str, Any],
 ) -> Pooled:
-    """Set test and validation parts aside, split what has no clients yet, and put the samples in client order."""
+    """Set the test and validation parts aside, partition samples that have no client yet, and sort by client."""
     train, groups = found.train, found.groups()
     test, test_owner, validated = found.test, found.test_owner, None
     if test is None:
@@ -131,7 +131,7 @@ def _take(data: Examples, groups: Sequence[Indices]) -> Examples:
 def _set_aside(
     y: Tensor, groups: Sequence[Indices], share: float, draws: Iterable[np.random.Generator]
 ) -> tuple[list[Indices], list[Indices]]:
-    """What is kept of each group, and what is set aside."""
+    """The samples that are kept of each group, and those that are set aside."""
     pairs = [_stratified(y, group, share, rng) for group, rng in zip(groups, draws, strict=True)]
     return [kept for kept, _ in pairs], [away for _, away in pairs]
 

@@ -81,7 +81,7 @@ class Federation(ABC):
         return found
 
     def named(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The ids of the clients at these places: the places themselves."""
+        """The ids of the clients at these positions. In a simulation an id is its position."""
         return places
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Federation(ABC):
         return None
 
     def digest(self) -> str:
-        """A hash of the data, to tell whether a folder holds the same run: the server's and the first client's."""
+        """A hash of the server's and the first client's data. A run folder with another hash holds another run."""
         return _digest(self.test, self.validation, self.client(0))
 
 

@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 class DataUnavailable(RuntimeError):  # noqa: N818 - it says what happened
-    """A data set is not here and cannot be fetched; the message says what would help."""
+    """A data set is not on this machine and cannot be fetched. The message says what the user can do."""
 
 
 def cache_folder(name: str = "") -> Path:
-    """Where the files of the data set ``name`` are kept; without a name, the folder of them all."""
+    """The cache folder of the data set ``name``; without a name, the folder of all data sets."""
     root = os.environ.get("FEDALPHA_DATA")
     if root:
         return Path(root).expanduser() / name
@@ -61,12 +61,12 @@ class Files:
         for route in self.routes:
             if route.here():
                 return False, str(route)
-        # A folder that is not here is no place to get the files from.
+        # A folder that does not exist cannot provide the files, so folders are not suggested.
         kinds = dict.fromkeys(route.kind for route in self.routes if not isinstance(route, Folder))
         return False, " or ".join(kinds) or "the cache folder"
 
     def obtain(self) -> dict[str, bytes]:
-        """The verified contents, from the first routes that have them; kept in the cache."""
+        """The verified contents, from the first routes that have them. They are stored in the cache."""
         raw, packed = Folder("cache", self.folder), Folder("cache, .gz", self.folder, ".gz")
         good: dict[str, bytes] = {}
         tried: list[str] = []
@@ -82,7 +82,7 @@ class Files:
                         continue
                     good[file] = content
                     path = self.folder / file
-                    # What the cache has is left as it is, unless a good .gz stands beside a corrupt raw file.
+                    # Files of the cache are not written again, unless a good .gz file replaces a corrupt raw one.
                     if route is not raw and (route is not packed or path.exists()):
                         _keep(path, content)
             except RouteFailed as failure:
@@ -106,7 +106,7 @@ class Files:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all, so that two processes may fetch at once."""
+    """Write the file atomically, so that two processes can fetch at the same time."""
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,14 +25,14 @@ class Input:
 
     train: Examples
     sizes: list[int] | None = None
-    """The number of samples of each client, in order; None where a partition shall split them."""
+    """The number of samples of each client, in order; None if a partition will split them."""
 
     test: Examples | None = None
     test_owner: NDArray[np.int64] | None = None
     """The client of each test sample, where clients have test parts of their own."""
 
     def groups(self) -> list[Indices]:
-        """The samples of each client; one group where a partition shall split them."""
+        """The samples of each client; one group if a partition will split them."""
         ends = np.cumsum(self.sizes or [len(self.train)])
         return np.split(np.arange(ends[-1]), ends[:-1])
 
@@ -108,7 +108,7 @@ def _parts(data: list[Any]) -> list[Examples]:
         raise ValueError("the list of clients is empty; give one (X, y) per client")
     for i, pair in enumerate(data):
         if not isinstance(pair, Examples) and not (isinstance(pair, tuple | list) and len(pair) == 2):
-            raise ValueError(f"client {i} of the list is no pair (X, y); pooled data are a tuple (X, y), not a list")
+            raise ValueError(f"client {i} of the list is not a pair (X, y); pooled data are a tuple (X, y), not a list")
     parts = [Examples.of(pair) for pair in data]
     for i, part in enumerate(parts):
         if not len(part):

@@ -1,4 +1,4 @@
-"""Who holds what: a picture and a table of a partition."""
+"""A picture and a table of a partition: how many samples of each label the clients have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from rich.table import Table
 
-# Ten colours that can be told apart; more labels take them in turn.
+# Ten distinguishable colours; with more labels they repeat.
 _COLOURS = (
     "#4269d0",
     "#efb118",
@@ -81,7 +81,7 @@ def plot_partition(
     path: str | Path,
     title: str = "",
 ) -> Path:
-    """Draw who holds what to ``path`` (its ending chooses the format), and return it.
+    """Draw a partition to ``path`` (its suffix sets the format), and return the path.
 
     Above, each client's size, stacked by label; below, the share of each label in each client.
     """
@@ -92,7 +92,7 @@ def plot_partition(
     counts = label_counts(labels, parts)
     clients, kinds = counts.shape
     if len(class_names) < kinds:
-        raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name a label")
+        raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name per label")
     names = list(class_names)[:kinds]
     sizes = counts.sum(axis=1)
     colours = [_COLOURS[k % len(_COLOURS)] for k in range(kinds)]

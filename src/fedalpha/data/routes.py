@@ -48,14 +48,14 @@ class Route(ABC):
 
     @abstractmethod
     def read(self, files: list[str]) -> Found:
-        """Each of ``files`` with its decoded content; raises `RouteFailed` where that ends."""
+        """Yield each of ``files`` with its decoded content; raises `RouteFailed` if the route cannot deliver."""
 
     def here(self) -> bool:
         """Whether the route needs no network."""
         return False
 
     def remedy(self, folder: Path) -> str:
-        """What the user can do where the route failed; ``folder`` is the data set's cache folder."""
+        """What the user can do if the route failed; ``folder`` is the data set's cache folder."""
         return ""
 
 
@@ -192,7 +192,7 @@ class Npm(Route):
 
 
 def _unpack(content: bytes) -> bytes:
-    """``content``, decompressed if it is a gzip file; a broken one comes out as it is, to fail the digest."""
+    """``content``, decompressed if it is a gzip file; a broken one is returned unchanged and fails the digest."""
     if content[:2] != b"\x1f\x8b":
         return content
     try:
@@ -203,9 +203,9 @@ def _unpack(content: bytes) -> bytes:
 
 
 def _open(url: str) -> Any:
-    """``urlopen`` that gives up in a few seconds, name look-up and all of the host's addresses included.
+    """``urlopen`` with a limit of a few seconds, which includes the name look-up and all of the host's addresses.
 
-    A socket's own time-out covers neither, so the attempt runs in a thread that is left behind.
+    A socket's own timeout covers neither. So the attempt runs in a thread, which is abandoned after the limit.
     """
     answers: queue.Queue[Any] = queue.Queue()
 

@@ -1,1 +1,1 @@
-"""What clients can do to a server, and what it can do about it: bounds, privacy, faults on purpose."""
+"""What clients can do to a server, and the protection against it: bounds, privacy, and faults for tests."""

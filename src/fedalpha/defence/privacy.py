@@ -1,13 +1,13 @@
 """User-level differential privacy of a weighted, capped, clipped mean.
 
-With ‖x_i‖ ≤ C and alpha_i ≤ c by water-filling, removing a client lowers nobody's weight: the others share
-what it held. The aggregate then moves by at most alpha_i·C (its own part) plus alpha_i·C (what the others
+With ‖x_i‖ ≤ C and alpha_i ≤ c by water-filling, removing a client lowers no other weight: the other clients share
+the weight that it had. The aggregate then moves by at most alpha_i·C (its own part) plus alpha_i·C (what the others
 gain), so the sensitivity under adding or removing one client is 2·c·C; equal weight on the k best: 2·C/k.
 
 This needs every client's unnormalised weight to depend on that client alone. Where one client moves the
-weights of others through a statistic (median ± MAD clipping, a change when accuracy passes a value), nothing
-of the kind holds, and `sensitivity` refuses. Nothing may get around the noise either: `noise` refuses client
-updates that publish what clients send, selection by losses, weights by the server's own measurement, and to stand
+weights of others through a statistic (median ± MAD clipping, a change when accuracy passes a value), there is
+no such bound, and `sensitivity` raises ValueError. Nothing may bypass the noise either: `noise` refuses client
+updates that publish what clients send, selection by losses, weights by the server's own measurement, and use
 inside another rule.
 **Losses and alpha that are published are not covered**: only the model is. See docs/privacy.md.
 """
@@ -41,7 +41,7 @@ def epsilon(z: float, rounds: int, delta: float, *, sampling: float = 1.0) -> fl
     """ε of ``rounds`` releases with noise multiplier z, at δ, for adding or removing one client.
 
     ``sampling``: the probability with which each client takes part, *independently of the others* (Poisson).
-    A cohort of fixed size is not that: then leave it at 1. Needs the extra ``fedalpha[privacy]``.
+    A cohort of fixed size is not sampled that way: leave this at 1 then. Needs the extra ``fedalpha[privacy]``.
 
     >>> round(epsilon(z=10.0, rounds=1, delta=1e-5), 2)
     0.34

@@ -11,7 +11,7 @@ that of the others, and the robust rules break down only at B ≥ ½ (the trimme
 | FedSoft*(T), losses within a width R | f·e^{R/T} / (f·e^{R/T} + n − f) for a uniform prior |
 | cap(·, c) | min(·, f·c) |
 
-Each rule bounds itself: `Strategy.possible` is its B(f), `Combine.breakdown` what it holds against.
+Each rule states its own bound: `Strategy.possible` is B(f), `Combine.breakdown` the attackers that it tolerates.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:  # combine rules need torch, and a Flower server with a plain 
 class Influence:
     """What any ``clients`` clients can do in a round.
 
-    ``mass``: the largest alpha of so many clients as it was; ``possible``: as it could have been, had they
-    lied about their losses (`clipped`: within the spread of that round); ``bound``: 2·possible·C where
-    updates are clipped to C, None where nothing bounds it.
+    ``mass``: the largest total alpha that this many clients had. ``possible``: the largest total alpha that they
+    could have had with lies about their losses (`clipped`: within the spread of that round). ``bound``: 2·possible·C
+    if updates are clipped to C, else None.
     """
 
     clients: int
@@ -50,13 +50,13 @@ class Influence:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How many liars a configuration tolerates, what each number of them can weigh, and the rule's own limit."""
+    """How many liars a configuration tolerates, the weight that f liars can get, and the limit of the combine rule."""
 
     liars: int
     mass: tuple[float, ...]
     """B(f) for f = 0, 1, …"""
     limit: float
-    """The rule holds while B is below this (the trimmed mean: while it is not above)."""
+    """The combine rule tolerates any B below this (the trimmed mean also B equal to this)."""
     C: float | None
 
     def bound(self, f: int) -> float:
@@ -105,8 +105,8 @@ def tolerance(
 def influence(strategy: Strategy, combine: Combine, cohort: Cohort, alpha: Array, f: int, lost: int = 0) -> Influence:
     """What any f clients of a cohort can do, if ``lost`` others did not deliver after they were weighed.
 
-    The f hold at most B(f) before that and the others who are left at least 1 − B(f + lost), so that
-    renormalised the f hold at most B(f) / (B(f) + 1 − B(f + lost)), and never more than f·`ceiling`.
+    Before that the f clients weigh at most B(f), and the other remaining clients at least 1 − B(f + lost). After
+    renormalising, the f clients weigh at most B(f) / (B(f) + 1 − B(f + lost)), and never more than f·`ceiling`.
     """
     norm = combine.clipped_to
     largest = math.fsum(np.sort(np.abs(alpha))[::-1][:f].tolist())

@@ -1,6 +1,6 @@
-"""Engines: where clients are computed. A file each in this folder, behind one narrow interface (`Engine`).
+"""Engines: where clients are computed. Each is one file in this folder with the same interface (`Engine`).
 
-Engines give the same bytes: a client's update depends on the broadcast, its own data and its own generators only,
+All engines give the same bytes: a client's update depends on the broadcast, its own data and its own generators only,
 and sums are formed in an order that depends on the cohort alone. Ray and Flower are imported only where they are
 used.
 """

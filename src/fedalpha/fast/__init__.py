@@ -1,1 +1,1 @@
-"""Loops and layers that compute the same in less time, and the order of sums."""
+"""Faster versions of loops and layers, and the order of sums."""

@@ -1,10 +1,10 @@
-"""How a cohort is cut, so that sums have one order wherever they are formed."""
+"""How a cohort is cut into blocks, so that sums have the same order on every engine."""
 
 from __future__ import annotations
 
 
 def blocks(m: int) -> list[range]:
-    """The blocks of a cohort of m: about 32 to 64 of them, by m alone.
+    """The blocks of a cohort of m clients: about 32 to 64, which depend on m only.
 
     >>> len(blocks(10)), len(blocks(100)), len(blocks(1000))
     (10, 34, 33)

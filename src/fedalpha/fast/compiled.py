@@ -1,4 +1,4 @@
-"""Whether loops can be compiled here."""
+"""Whether loops can be compiled on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def numba_version() -> str | None:
-    """The version of numba, or None where nothing is compiled: it is missing, cannot be imported or is switched off."""
+    """The version of numba; None (nothing is compiled) if it is missing, cannot be imported or is switched off."""
     try:
         import numba
     except Exception:  # a broken installation fails in many ways: ImportError, OSError, SystemError …

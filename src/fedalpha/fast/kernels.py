@@ -1,8 +1,8 @@
 """Loops compiled for this processor by numba.
 
-Sums over clients and pooling give the bits of the torch code that they stand in for: maxima and selections are
-exact, sums are formed in the same order, and a product is rounded before it is added (numba fuses the two only when
-it is told that it may). The convolution of a first layer rounds in its own way.
+Sums over clients and pooling give the same bits as the torch code that they replace: maxima and selections are
+exact, sums are formed in the same order, and a product is rounded before it is added (numba fuses the two only if
+``fastmath`` allows it). The convolution of a first layer rounds differently.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 NOWHERE = 4
-"""The place of a window whose maximum ReLU has cut off."""
+"""The place of a window whose maximum is cut off by ReLU."""
 PIECE = 1 << 9
 """Elements of a sum that stay in the nearest cache while all clients are added."""
 WIDE = 1 << 12
@@ -45,7 +45,7 @@ def _pointer(typing: Any, address: Any) -> Any:
 
 
 pointer: Any = _pointer
-"""As compiled code calls it."""
+"""`_pointer`, as compiled code calls it."""
 
 
 @njit(nogil=True, cache=True)
@@ -94,7 +94,8 @@ def sum_blocks(
 def pool(x: NDArray[np.float32], out: NDArray[np.float32], place: NDArray[np.uint8], relu: bool) -> None:
     """2×2 max pooling of (sample, row, column, channel), with ReLU if ``relu``.
 
-    ``place`` says which of a window's four values (row by row) is the maximum, the first of equals. NaN wins.
+    ``place`` says which of a window's four values (row by row) is the maximum, the first of equals.
+    NaN counts as the maximum.
     """
     samples, rows, columns, channels = out.shape
     for n in range(samples):
@@ -132,7 +133,8 @@ def convolve_and_pool(
 ) -> None:
     """A 3×3 convolution of images (sample, row, column), then `pool`. ``w``: nine weights and the bias, by channel.
 
-    The four values that are pooled never leave the registers. Places are overwritten if there is room for one only.
+    The four values that are pooled never leave the registers. Without gradients ``place`` has room for one window only,
+    which is overwritten.
     """
     samples, rows, columns, channels = out.shape
     kept = 1 if place.size > channels else 0
@@ -167,7 +169,7 @@ def convolve_and_pool(
 def weigh_patches(
     x: NDArray[np.float32], gradient: NDArray[np.float32], place: NDArray[np.int32], w: NDArray[np.float32]
 ) -> None:
-    """The gradient of `convolve_and_pool` with respect to ``w``, added to it: only a window's maximum has one."""
+    """The gradient of `convolve_and_pool` with respect to its ``w``, added to ``w``: only maxima have a gradient."""
     samples, rows, columns, channels = gradient.shape
     zero = np.float32(0)
     for n in range(samples):

@@ -1,16 +1,17 @@
-"""Layers that compute the same in less time.
+"""Faster layers.
 
 `quicken` replaces, in a module that is about to be trained on a CPU, 2×2 max pooling (and a ReLU before or after it
-in a ``Sequential``) by one compiled pass over channels-last memory, to the bits of torch. Both orders are the same
-function, gradients included: ReLU is monotone, and a window whose maximum is not positive passes no gradient.
+in a ``Sequential``) by one compiled pass over channels-last memory, with the same bits as torch. Both orders are the
+same function, gradients included: ReLU is monotone, and a window whose maximum is not positive passes no gradient.
 
-A 3×3 convolution of grey images that such a pooling follows joins it: what is pooled is never stored, and only the
-maxima have a gradient. It agrees with torch up to rounding.
+A 3×3 convolution of grey images is merged with such a pooling after it: the values before pooling are never stored,
+and only the maxima have a gradient. It agrees with torch up to rounding.
 
 Pooling leaves out the last row and column of an odd image. If a convolution lies between two such poolings, the first
 one does not compute what the second would never see.
 
-Names and parameters stay. Without the package ``numba`` (``pip install "fedalpha[fast]"``) nothing is replaced.
+Names and parameters do not change. Without the package ``numba`` (``pip install "fedalpha[fast]"``) nothing is
+replaced.
 """
 
 from __future__ import annotations
@@ -54,29 +55,30 @@ def quicken(module: nn.Module) -> None:
 
 
 def _sequence(module: nn.Module) -> TypeGuard[nn.Sequential]:
-    """Layers that run one after the other, and no other way."""
+    """Whether the layers run one after the other, as in a plain ``Sequential``."""
     return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
 
 
 def _watched(layer: nn.Module) -> bool:
+    """Whether the layer has hooks, which must still be called."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(hooks)
 
 
 def _unpadded(layer: nn.Module) -> bool:
-    """A convolution over every window inside the image, that nobody watches."""
+    """Whether the layer is a convolution over every window inside the image, without hooks."""
     if type(layer) is not nn.Conv2d or _watched(layer):
         return False
     return layer.stride == (1, 1) and layer.padding in ((0, 0), "valid") and layer.dilation == (1, 1)
 
 
 def _grey(layer: nn.Conv2d) -> bool:
-    """A plain 3×3 convolution of one channel."""
+    """Whether the layer is a plain 3×3 convolution of one channel."""
     return _unpadded(layer) and layer.in_channels == 1 and layer.kernel_size == (3, 3)
 
 
 def _plain(layer: nn.Module) -> bool:
-    """A ReLU, or pooling of 2×2 windows side by side, that nobody watches."""
+    """Whether a ReLU or pooling layer has no hooks, and pooling is over 2×2 windows side by side."""
     if _watched(layer):
         return False
     if isinstance(layer, nn.MaxPool2d):
@@ -145,7 +147,7 @@ class _Pooling(torch.autograd.Function):
         from fedalpha.fast.kernels import spread
 
         (place,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody differentiates twice
+        if torch.is_grad_enabled():  # second derivatives are asked for
             return _spread(gradient, place, ctx.shape), None, None
         out = torch.empty(ctx.shape, memory_format=torch.channels_last)
         spread(_lines(gradient.contiguous(memory_format=torch.channels_last)), _lines(place), _lines(out))
@@ -178,7 +180,7 @@ class _PooledConvolution(torch.autograd.Function):
 
         x, place = ctx.saved_tensors
         channels = gradient.shape[1]
-        if torch.is_grad_enabled():  # somebody differentiates twice
+        if torch.is_grad_enabled():  # second derivatives are asked for
             whole = _spread(gradient, place, ctx.shape)
             slope: Tensor = conv2d_weight(x, (channels, 1, 3, 3), whole)  # type: ignore[no-untyped-call]
             return None, slope, whole.sum((0, 2, 3)) if ctx.needs_input_grad[2] else None, None, None
@@ -191,7 +193,7 @@ class _PooledConvolution(torch.autograd.Function):
 def _windows(
     samples: int, channels: int, rows: int, columns: int, followed_by: Kernel | None, kind: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Room for the maxima of the windows that matter, and for their places as numbers of a ``kind``."""
+    """Empty tensors for the maxima of the windows that are used, and for their places (with dtype ``kind``)."""
     if followed_by is not None:
         rows, columns = (s - (s - k + 1) % 2 if s > k else s for s, k in zip((rows, columns), followed_by, strict=True))
     shape = (samples, channels, rows, columns)

@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Client arithmetic uses one intra-op thread; the caller's setting comes back afterwards."""
+    """Use one intra-op thread within this context; the caller's setting is restored afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

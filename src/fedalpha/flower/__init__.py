@@ -5,7 +5,7 @@ On the server, `FedAlpha` takes the place of Flower's own strategy::
     strategy = FedAlpha("FedSoftWorse(T=0.2)", fraction_train=0.5)
     result = strategy.start(grid, initial_arrays, num_rounds=20)
 
-On the clients, `add_loss_query` teaches an existing ``ClientApp`` to tell its id and its loss
+On the clients, `add_loss_query` lets an existing ``ClientApp`` report its id and its loss
 (`loss_query_mod` does so for apps made with ``client_fn``); `client_app` makes a whole ``ClientApp``
 from a PyTorch model and the data of a node (`initial_arrays` and `evaluate_on` are its counterparts on
 the server).

@@ -25,14 +25,14 @@ def exchange(
 ) -> dict[int, Message]:
     """Send messages and collect the replies by destination node until all are there or time is up.
 
-    As ``Grid.send_and_receive``, which sleeps 3 seconds between looks; this one starts with short pauses.
-    Errors that the SuperLink makes carry its own node id, so replies are matched by message id.
+    Like ``Grid.send_and_receive``, which polls every 3 seconds; this function starts with short pauses.
+    Replies are matched by message id, because errors made by the SuperLink carry its own node id.
     """
     return collect(grid, push(grid, messages), timeout, longest_pause)
 
 
 def push(grid: Grid, messages: list[Message]) -> dict[str, int]:
-    """Send messages; message id → destination node."""
+    """Send messages; returns message id → destination node."""
     if not messages:
         return {}
     pushed = list(grid.push_messages(messages))
@@ -42,7 +42,7 @@ def push(grid: Grid, messages: list[Message]) -> dict[str, int]:
 def collect(
     grid: Grid, waiting: dict[str, int], timeout: float | None, longest_pause: float = 3.0
 ) -> dict[int, Message]:
-    """The replies to what was pushed, by node; those that did not come in time stay in ``waiting``."""
+    """The replies by node. Messages without a reply in time stay in ``waiting``."""
     replies: dict[int, Message] = {}
     pause, end = 0.1, None if timeout is None else time.monotonic() + timeout
     while waiting:
@@ -60,9 +60,9 @@ def collect(
 def ask_losses(
     grid: Grid, asked: Mapping[int, Message], ids: Ids, timeout: float, size_key: str
 ) -> tuple[Numbers, dict[int, str], dict[int, float]]:
-    """F_i(w_t) of these clients, why some have none that can be used, and the sizes that they told.
+    """F_i(w_t) of these clients, the reasons why some have no usable loss, and the sizes that they reported.
 
-    ``asked`` holds each client's training message, whose content is sent; sizes are told in `EXAMPLES` only.
+    ``asked`` holds each client's training message, whose content is sent. Queries report sizes as `EXAMPLES` only.
     """
     queries = [
         Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id) for m in asked.values()
@@ -91,7 +91,7 @@ def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict
         node = reply.metadata.src_node_id
         id = by_message.get(reply.metadata.reply_to_message_id, by_node.get(node))
         if id is None or id in found:
-            log(WARNING, "fedalpha: a reply from node %d is not used: unasked or repeated", node)
+            log(WARNING, "fedalpha: a reply from node %d is not used: it was not asked for, or it is repeated", node)
             continue
         found[id] = reply
     return found
@@ -102,7 +102,7 @@ class Roll:
     """Which client is behind which node, and its size."""
 
     weighted_by_key: str = EXAMPLES
-    """what sizes are; queries tell `EXAMPLES` only"""
+    """the metric that holds a client's size; queries report `EXAMPLES` only"""
     nodes: dict[int, int] = field(default_factory=dict)
     """client id → node id"""
     sizes: dict[int, float] = field(default_factory=dict)
@@ -110,12 +110,12 @@ class Roll:
     asked: set[int] = field(default_factory=set)
     """nodes that have been waited for"""
     waiting: dict[str, int] = field(default_factory=dict)
-    """message id → node, of questions without an answer so far"""
+    """message id → node, of queries that are not answered yet"""
 
     def call(self, grid: Grid, timeout: float | None) -> list[int]:
-        """Ask nodes that are not known yet; the sorted ids of the clients that are connected.
+        """Ask unknown nodes for their client id. Returns the sorted ids of the connected clients.
 
-        A node is waited for once. One that failed is asked again, and its answer is taken when it comes.
+        A node is waited for once. A node that did not answer is asked again, without waiting, in later calls.
         """
         connected = set(grid.get_node_ids())
         unknown = connected - set(self.nodes.values())
@@ -135,19 +135,19 @@ class Roll:
             except Rejected as reason:
                 log(
                     WARNING,
-                    "fedalpha: node %d is left out until it answers: it did not say which client it is (%s); "
+                    "fedalpha: node %d is left out until it answers: it did not report its client id (%s); "
                     "add fedalpha.flower.add_loss_query to its ClientApp",
                     node,
                     reason,
                 )
                 continue
             if self.nodes.get(id) in connected:
-                log(WARNING, "fedalpha: client %d is now node %d, before it was node %d", id, node, self.nodes[id])
+                log(WARNING, "fedalpha: client %d is now node %d; it was node %d before", id, node, self.nodes[id])
             self.nodes[id] = node
         return sorted(id for id, node in self.nodes.items() if node in connected)
 
     def wait(self, grid: Grid, least: int, seconds: float, timeout: float | None) -> list[int]:
-        """`call` until at least ``least`` clients are connected; an error after so many ``seconds``."""
+        """Repeat `call` until at least ``least`` clients are connected; raises after ``seconds``."""
         end = time.monotonic() + seconds
         while len(ids := self.call(grid, timeout)) < least:
             if time.monotonic() >= end:

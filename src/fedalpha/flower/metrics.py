@@ -1,4 +1,4 @@
-"""Metrics of a round: the users' own, averaged over what all replies share, and fedalpha's beside them."""
+"""Metrics of a round: the user's own, aggregated where all replies have them, and those of fedalpha."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flwr.supercore import log
 def average(
     contents: list[RecordDict], function: Callable[[list[RecordDict], str], MetricRecord], weighted_by_key: str
 ) -> MetricRecord | None:
-    """A Flower metrics function on the metrics that all replies share; None if there is nothing or it fails."""
+    """Apply a Flower metrics function to the metrics that all replies have; None if there are none or it fails."""
     if not contents:
         return None
     records = [next(iter(c.metric_records.values())) for c in contents]
@@ -22,7 +22,7 @@ def average(
     clean = [RecordDict({"metrics": MetricRecord({k: r[k] for k in r if k in shared})}) for r in records]
     try:
         return function(clean, weighted_by_key)
-    except Exception as error:  # a user's function, or weights that sum to zero: the model does not depend on it
+    except Exception as error:  # a user's function failed, or the weights sum to 0; the model does not need it
         log(WARNING, "fedalpha: metrics could not be aggregated: %s", error)
         return None
 

@@ -23,9 +23,9 @@ from fedalpha.strategies.company import PlugPoint
 
 @dataclass(frozen=True)
 class Connected:
-    """The clients that are connected, by id; sizes as last reported, NaN where a client has not told one.
+    """The clients that are connected, by id; sizes as last reported, NaN where a client has not reported one.
 
-    Clients that had no data when they last reported are asked again: where all sizes are 0, none is known.
+    If all sizes are 0, they count as unknown. So clients that had no data are asked again.
     """
 
     ids: Ids
@@ -76,14 +76,14 @@ class Mean(PlugPoint):
     def combine(
         self, state: State, broadcast: Model, reports: Reports, alpha: Numbers, simplex: bool
     ) -> tuple[Model, State]:
-        if not alpha.any():  # nobody counts, as where nobody moved
+        if not alpha.any():  # no client counts, for example because all are idle
             return broadcast, state
         arrays = weighted_mean(alpha, [r.arrays for r in reports.items], broadcast.arrays, simplex)
         return dataclasses.replace(broadcast, arrays=arrays), state
 
 
 class Remote(PlugPoint):
-    """Clients train as their own app says."""
+    """The client update of the clients' own apps; the server does not know it."""
 
     def absorb(self, broadcast: Model, reports: Sequence[Report], population: Population) -> dict[str, Any]:
         return broadcast.extras
@@ -91,9 +91,9 @@ class Remote(PlugPoint):
 
 @dataclass(frozen=True)
 class Optimiser(PlugPoint):
-    """A Flower server optimiser, which is handed the combined model as if one client had sent it.
+    """A Flower server optimiser. It receives the combined model as if one client had sent it.
 
-    It keeps its own state, so it is called once a round: by the step of the protocol that ends the round.
+    It keeps its own state, so it is called once per round, by the step that ends the round.
     """
 
     over: flower.FedAvg

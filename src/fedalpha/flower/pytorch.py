@@ -102,7 +102,7 @@ class _Node:
         assert report.parameters is not None
         if report.state or report.extras:
             raise ValueError(
-                f"{self.method} keeps state on clients, which FedAlpha does not carry; "
+                f"{self.method} keeps state on clients, which FedAlpha does not support; "
                 "run it with `fedalpha run --engine flower`, or choose sgd or fedprox"
             )
         metrics = MetricRecord({EXAMPLES: len(data), "steps": report.steps})

@@ -1,6 +1,6 @@
-"""What a client answers before it trains: who it is, and its loss at the model it was sent.
+"""Queries that a client answers before it trains: its id, and its loss under the model it was sent.
 
-Two questions, both Flower *query* messages: ``query.client`` (stable id and number of examples) and
+Both are Flower *query* messages: ``query.client`` (stable id and number of examples) and
 ``query.loss`` (the loss of the arrays in the message, on this client's training data).
 """
 
@@ -28,7 +28,7 @@ Loss = Callable[[ArrayRecord, Context], tuple[float, int]]
 def stable_id(context: Context) -> int:
     """The client's id: ``client-id`` of the node's configuration, otherwise ``partition-id``.
 
-    A node id will not do: Flower draws a new one whenever a node registers again.
+    A node id cannot be used: Flower draws a new one whenever a node registers again.
     """
     for key in (CLIENT_ID, "partition-id"):
         value = context.node_config.get(key)
@@ -47,7 +47,7 @@ def add_loss_query(
     examples: Callable[[Context], int] | None = None,
     client_id: Callable[[Context], int] = stable_id,
 ) -> ClientApp:
-    """Teach a ``ClientApp`` (with ``@app.train()`` handlers) the two questions; returns the app.
+    """Let a ``ClientApp`` (with ``@app.train()`` handlers) answer the two queries; returns the app.
 
     ``loss(arrays, context)`` returns the mean loss on this client's training data and the number of
     examples. ``examples(context)`` returns that number alone, before anything else is asked; without it

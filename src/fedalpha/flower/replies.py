@@ -1,4 +1,4 @@
-"""Checks of replies, one by one: what is wrong is said, the others go on."""
+"""Checks of replies, one by one. A reply that fails a check raises `Rejected`; the others are used."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SAME = "send back the arrays that were received, under the same names"
 
 
 class Rejected(Exception):  # noqa: N818 - it says what happened to a reply
-    """Why a reply is not used."""
+    """A reply is not used, for the reason that the message gives."""
 
 
 def content_of(reply: Message | None) -> Any:
-    """The content of a reply, or why there is none."""
+    """The content of a reply; raises `Rejected` if there is none."""
     if reply is None:
         raise Rejected("no reply in time")
     if reply.has_error():
@@ -37,7 +37,7 @@ def metrics_of(reply: Message | None) -> MetricRecord:
 
 
 def number(metrics: Mapping[str, Any], key: str, *, whole: bool = False) -> Any:
-    """A finite number ≥ 0 under ``key`` (a whole one if asked for)."""
+    """A finite number ≥ 0 under ``key`` (a whole number with ``whole``)."""
     value = finite(metrics, key)
     if value < 0 or (whole and value != int(value)):
         raise Rejected(f"{key} = {value!r}, expected a {'whole ' if whole else ''}number ≥ 0")

@@ -90,14 +90,14 @@ class Reports:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a training reply must tell: its size under ``size_key``, losses under ``loss_keys``."""
+    """What a training reply must contain: its size under ``size_key``, losses under ``loss_keys``."""
 
     size_key: str
     loss_keys: Mapping[str, str]
     needs: frozenset[str]
 
     def read(self, id: int, reply: Message | None, sent: Arrays) -> Report:
-        """The report that a reply holds; one that cannot be used says why."""
+        """The report in a reply. If it cannot be used, its ``problem`` says why."""
         try:
             content_of(reply)
             metrics = metrics_of(reply)
@@ -109,7 +109,7 @@ class Wanted:
             return Report(id, problem=str(reason))
 
     def _losses(self, metrics: MetricRecord) -> dict[str, float]:
-        """The losses that are needed, and those that are told besides."""
+        """The losses that are needed, and any others that the reply contains."""
         found: dict[str, float] = {}
         for kind, key in self.loss_keys.items():
             if kind in self.needs:

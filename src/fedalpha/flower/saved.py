@@ -52,10 +52,10 @@ class Saved:
         self._lock.__exit__(None, None, None)
 
     def go_on(self, identity: Mapping[str, Any], begun: str) -> dict[str, Any] | None:
-        """Lock the folder and return its newest state; that of another run is refused, and the lock released.
+        """Lock the folder and return its newest state. If it holds another run, unlock it and raise.
 
         ``begun`` is the `digest` of the arrays with which the run begins. If the stored run began with others, this
-        is only logged: an initial model that was not drawn from a seed is another one after each start.
+        is only logged: an initial model that was not drawn from a seed differs at each start.
         """
         self.hold()
         try:
@@ -66,7 +66,7 @@ class Saved:
             self.release()
             raise
         if tree is not None and tree["begun"] != begun:
-            text = "fedalpha: initial_arrays are others than those with which the run in %s began; it goes on"
+            text = "fedalpha: initial_arrays differ from those with which the run in %s began; it is resumed"
             log(WARNING, text, self.folder)
         return tree
 
@@ -95,7 +95,7 @@ class Saved:
         self._history.write(tree["rows"])
 
     def read(self) -> dict[str, Any] | None:
-        """The newest generation that is whole; None where nothing was stored."""
+        """The newest generation that is not damaged; None if nothing was stored."""
         if (self.folder / _OLD).exists():
             raise FormatError(
                 f"{self.folder / _OLD} is of format 1, which this version of fedalpha does not read; resume the run "
@@ -138,7 +138,7 @@ def _refuse_another_run(folder: Path, there: Mapping[str, Any], here: Mapping[st
     if changes:
         raise ValueError(
             f"{folder} holds another run: {'; '.join(changes)}. Name another folder in save=, remove that one, "
-            "or give the same settings to go on"
+            "or give the same settings to resume it"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,6 +46,7 @@ _NOT_A_MEAN = (
     flower.FedXgbBagging,
     flower.FedXgbCyclic,
     flower.Krum,
+    flower.MultiKrum,
     flower.QFedAvg,
 )
 
@@ -58,11 +60,11 @@ class _Round:
     population: Connected
     heard: Heard = field(default_factory=Heard)
     wanted: frozenset[Any] = frozenset()
-    """what the training replies must tell"""
+    """what the training replies must contain"""
     messages: dict[int, Message] = field(default_factory=dict)
     """client id → training message"""
     outcome: Outcome | None = None
-    """the end of a round in which nobody trained"""
+    """the outcome of a round in which no client trained"""
     started: float = field(default_factory=time.monotonic)
 
 
@@ -74,13 +76,13 @@ class FedAlpha(flower.Strategy):
 
     Clients are known by the stable id that they report (`add_loss_query`), never by their node id.
     ``seed`` draws the cohorts. ``quorum`` says how many of the clients that were asked must answer (a number,
-    or a share below 1); below it the model is kept. Rows say what any ``liars`` clients could do.
+    or a share below 1); below it the model is kept. Rows state the influence of ``liars`` clients.
 
     ``save`` names a folder: a server app that is killed and started again with the same arguments continues from
     the last finished round; ``quorum``, ``liars``, ``wait_for_nodes``, ``query_timeout`` and
-    ``min_available_nodes`` may be others.
+    ``min_available_nodes`` may differ.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``wait_for_nodes`` the seconds until
-    enough clients have said who they are. ``loss_keys`` say under which metric a training reply tells its
+    enough clients have reported their ids. ``loss_keys`` say under which metric a training reply has its
     losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
@@ -106,11 +108,15 @@ class FedAlpha(flower.Strategy):
     ) -> None:
         if over is not None and fedavg:
             raise ValueError(f"pass {', '.join(sorted(fedavg))} to {type(over).__name__}(…), not to FedAlpha")
+        if unknown := sorted(fedavg.keys() - inspect.signature(flower.FedAvg).parameters.keys()):
+            raise TypeError(f"FedAlpha does not take {', '.join(unknown)}; see help(FedAlpha) and Flower's FedAvg")
         if over is not None and (not isinstance(over, flower.FedAvg) or isinstance(over, _NOT_A_MEAN)):
             raise ValueError(
                 f"over = {type(over).__name__} does not build on a weighted mean; use FedAvg, FedAvgM, FedAdagrad, "
                 "FedAdam, FedYogi, FedProx or a strategy of your own that extends one of them"
             )
+        if liars < 0:
+            raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
         self.rule = STRATEGIES.parse(strategy)
         self.admission = Admission(quorum, signed=signed)
         self.liars = liars
@@ -174,7 +180,7 @@ class FedAlpha(flower.Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> flower.Result:
-        """As Flower's ``start``; with ``save`` it goes on after the last finished round."""
+        """Like Flower's ``start``; with ``save`` it resumes after the last finished round."""
         self._timeout = timeout
         if "accuracy" in self.rule.requires and evaluate_fn is None and not self.over.fraction_evaluate:
             raise ValueError(f"{self.rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
@@ -190,7 +196,7 @@ class FedAlpha(flower.Strategy):
             arrays = self.resume(initial_arrays)
             left = max(0, num_rounds - self._offset)
             if self._offset:
-                log(INFO, "fedalpha: going on after round %d; rounds below count from there", self._offset)
+                log(INFO, "fedalpha: resuming after round %d; Flower counts rounds from there", self._offset)
             result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, watched)
             if not result.arrays:
                 result.arrays = arrays
@@ -203,11 +209,11 @@ class FedAlpha(flower.Strategy):
         return result
 
     def resume(self, initial_arrays: ArrayRecord) -> ArrayRecord:
-        """The arrays to go on with: those of the last finished round, or ``initial_arrays`` if there is none.
+        """The arrays to continue from: those of the last finished round, or ``initial_arrays`` if there is none.
 
         `start` calls this. Wrappers that do not call it (Flower's differential privacy) need
         ``wrapper.start(grid, fedalpha.resume(initial_arrays), num_rounds=n - fedalpha.rounds_done)``; the
-        folder is theirs until `release` or the end of the process.
+        folder stays locked until `release` or the end of the process.
         """
         if self._saved is None:
             return initial_arrays
@@ -228,7 +234,7 @@ class FedAlpha(flower.Strategy):
         return arrays
 
     def release(self) -> None:
-        """Let another server have the folder of ``save``; `start` does so when it ends."""
+        """Unlock the folder of ``save`` for other servers; `start` does so when it ends."""
         if self._saved is not None:
             self._saved.release()
 
@@ -238,7 +244,7 @@ class FedAlpha(flower.Strategy):
         return self._offset
 
     def _own_the_folder(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Lock the folder of ``save`` if `resume` did not. Rounds in it that this run does not know are kept."""
+        """Lock the folder of ``save`` if `resume` did not. Raises if this run would overwrite rounds in it."""
         if self._saved is None:
             return
         if not self._saved.held:
@@ -325,7 +331,7 @@ class FedAlpha(flower.Strategy):
         now, self._now = self._now, None
         if now is None or now.state.round != server_round - 1:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
-        if now.outcome is not None:  # the model was kept before anybody trained
+        if now.outcome is not None:  # the model was kept before any client trained
             return self._finish(now, now.outcome, [])
         wanted = Wanted(self.over.weighted_by_key, self.loss_keys, now.wanted)
         found, sent = matched(now.messages, replies), now.state.broadcast.arrays
@@ -348,7 +354,7 @@ class FedAlpha(flower.Strategy):
         return Algorithm(select, weigh=self.rule, admission=self.admission, **plugs)
 
     def _influence(self, outcome: Outcome) -> dict[str, Any] | None:
-        """What any ``liars`` clients could have done to the round."""
+        """The influence of any ``liars`` clients in the round."""
         if outcome.kept is not None:
             return None
         combine: Any = Mean()
@@ -357,7 +363,7 @@ class FedAlpha(flower.Strategy):
     def _finish(
         self, now: _Round, outcome: Outcome, contents: list[RecordDict]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Write the row of a round; the arrays to install, if there are any, and the metrics."""
+        """Write the row of a round. Returns the arrays to install, if there are any, and the metrics."""
         tell(outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values))
         server_round = outcome.state.round
         seconds = time.monotonic() - now.started
@@ -424,7 +430,7 @@ class FedAlpha(flower.Strategy):
             return
         self._metrics[name][server_round] = dict(record)
         value = record.get(self.accuracy_key)
-        if not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return
         if 0 <= value <= 1:
             self.accuracy = float(value)
@@ -434,7 +440,7 @@ class FedAlpha(flower.Strategy):
             self._warned = True
             log(
                 WARNING,
-                "fedalpha: the metric %r is %g, which is not looked at: an accuracy is a share between 0 and 1 (0.6, "
+                "fedalpha: the metric %r is %g and is ignored: an accuracy is a share between 0 and 1 (0.6, "
                 "not 60); let the evaluation return one, or name another metric in accuracy_key=",
                 self.accuracy_key,
                 value,
@@ -442,13 +448,13 @@ class FedAlpha(flower.Strategy):
 
 
 def _is_setting(name: str, value: object) -> bool:
-    """Whether an attribute of a Flower strategy, when it is new, tells its run from others."""
+    """Whether an attribute of a new Flower strategy is part of what identifies the run."""
     return isinstance(value, bool | int | float | str | np.number) and name != "min_available_nodes"
 
 
 @contextmanager
 def _own_random() -> Iterator[None]:
-    """Flower shuffles nodes with the global generator; leave it as it was."""
+    """Restore the global random generator afterwards, with which Flower shuffles nodes."""
     state = random.getstate()
     try:
         yield

@@ -26,7 +26,7 @@ def is_float(value: NDArray[Any]) -> bool:
 
 
 def weighted_sum(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]]) -> Arrays:
-    """Σ alpha_i·w_i; clients with alpha = 0 are not looked at.
+    """Σ alpha_i·w_i; clients with alpha = 0 are skipped.
 
     >>> weighted_sum(np.array([0.25, 0.75]), [{"w": np.ones(2)}, {"w": np.zeros(2)}])
     {'w': array([0.25, 0.25])}

@@ -41,7 +41,7 @@ def initial(
 
 
 def fingerprint(parameters: Parameters) -> list[float]:
-    """Eight sums over a model, by which it is known again on a processor that drew it with other last bits.
+    """Eight sums over a model. They identify it even if another processor drew it with different last bits.
 
     >>> fingerprint({"w": torch.ones(2, 8), "b": torch.ones(1)})
     [4.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]

@@ -1,4 +1,4 @@
-"""One picture per measure over all cases of a study: how each strategy minds what is varied."""
+"""One picture per measure over all cases of a study: how each strategy depends on what is varied."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedalpha.report.findings import Findings
 
 
 def across(findings: Findings) -> list[dict[str, Any]]:
-    """The measures of a study with several cases: a line per strategy, a point per case (None without an answer).
+    """The measures of a study with several cases: a line per strategy, a point per case (None without a value).
 
-    Only rising or falling numbers are ``ordered``: nothing leads from "digits" to "E = 5".
+    Only cases that are rising or falling numbers are ``ordered`` and joined by lines, unlike "digits" and "E = 5".
     """
     cases = findings.cases
     if len(cases) < 2:
@@ -66,7 +66,7 @@ def short_names(cases: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _number(text: str) -> float:
-    """NaN if it is none."""
+    """The number that a text is; NaN if it is not one."""
     try:
         return float(text.replace(",", ""))
     except ValueError:
@@ -74,6 +74,6 @@ def _number(text: str) -> float:
 
 
 def _common(texts: Sequence[str]) -> str:
-    """What all begin with, up to the last sign that is not part of a word or number."""
+    """The common beginning of all texts, up to the last character that is not part of a word or number."""
     equal = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return re.sub(r"[\w.]*$", "", "".join(letters[0] for letters in equal))

@@ -29,14 +29,14 @@ class Verdict:
     @property
     def word(self) -> str:
         """holds · contradicted · not decided · equal on every seed · not measured."""
-        if self.difference is None:  # some run is not there, or nobody got there
+        if self.difference is None:  # some runs are missing, or all are censored
             return "not decided" if self.measured else "not measured"
         if self.difference.mean == 0 and not self.difference.half > 0 and not self.difference.bound:
             return "equal on every seed"
         if self.p_holm is None or not self.p_holm < LEVEL:
             return "not decided"
         if self.difference.bound not in ("", "≥ " if self.difference.mean > 0 else "≤ "):
-            return "not decided"  # what was never reached could turn it round
+            return "not decided"  # with the true values of censored runs the sign could change
         right = (self.difference.mean > 0) == self.measure.higher_is_better
         return "holds" if right else "contradicted"
 
@@ -44,7 +44,7 @@ class Verdict:
 def verdicts(findings: Findings, case: str) -> list[Verdict]:
     """Every comparison of every claim; the difference is ``better`` − ``than`` over common seeds.
 
-    Comparisons of the very same rounds (hybrids before their change) are one comparison, and one with itself is none.
+    Comparisons of the same rounds (hybrids before their change) count as one, and one with itself does not count.
     """
     runs = findings.curves(case)
     found: list[Verdict] = []

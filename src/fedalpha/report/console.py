@@ -9,7 +9,7 @@ from fedalpha.report.tables import coincidence_notes, print_table, results_table
 
 
 def console_tables(findings: Findings) -> None:
-    """Print the results, the claims and what coincides."""
+    """Print the results, the claims and the cells that coincide."""
     for case in findings.cases:
         if findings.curves(case):
             title = case or findings.study.title or findings.study.name

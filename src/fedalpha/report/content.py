@@ -99,7 +99,7 @@ def colours(findings: Findings) -> dict[str, str]:
 
 
 def _cases(findings: Findings) -> list[dict[str, Any]]:
-    """Every case; the picture of a partition stands in the first one that has it."""
+    """Every case. The picture of a partition is shown in the first case that has it."""
     cases = [_case(findings, case) for case in findings.cases]
     seen: list[Any] = []
     for item in cases:
@@ -144,9 +144,9 @@ def line(strategy: str, curves: list[Curve]) -> dict[str, Any]:
 
 
 def diagnostics(runs: dict[str, dict[int, Curve]]) -> list[dict[str, Any]]:
-    """How rounds weighed their clients: one panel for each diagnostic that some round has.
+    """How rounds weighed their clients: one panel for each diagnostic with a value in some round.
 
-    A round in which a seed lacks it is left out.
+    A round in which a seed has no value is left out.
     """
     panels = []
     for column in (found for found in numbers() if found.panel):
@@ -239,7 +239,7 @@ def alphas(result: Result, clients: int) -> Any:
 
 
 def partition(findings: Findings, case: str) -> dict[str, Any] | None:
-    """Who holds what, for the first seed; None where the data is not on this machine, or is a plugin's."""
+    """The partition of the first seed; None if the data are not on this machine, or belong to a plugin."""
     cell = next(cell for cell in findings.cells if cell.case == case)
     s = cell.settings
     found = _label_counts(s.dataset, s.partition, s.clients, s.seed, s.validation or 0.0)

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 _FAINT = "#8a8f98"
 _MARKS = {"≥": ">", "≤": "<"}
-"""A bound is drawn hollow, and points to where the value is."""
+"""A bound is drawn as a hollow marker that points towards the value."""
 _LATE = "; hollow: some runs never got there, the value is higher"
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Draw every figure of the page's data, as SVG and PNG; what the files show, by their names without an ending."""
+    """Draw every figure of the page's data, as SVG and PNG. Returns what they show, by file name without suffix."""
     from matplotlib import rc_context
 
     written = {}
-    with rc_context({"text.parse_math": False}):  # "$" in somebody's title is a "$"
+    with rc_context({"text.parse_math": False}):  # a "$" in a title is a "$", not mathematics
         for name, fig, caption in _all(data):
             written[name] = caption
             for ending in ("svg", "png"):
                 _save(fig, folder / f"{name}.{ending}")
-    for ending in ("svg", "png"):  # what an earlier report drew and this one does not
+    for ending in ("svg", "png"):  # figures of an earlier report that this one does not have
         for path in folder.glob(f"*.{ending}"):
             if path.stem not in written:
                 path.unlink()

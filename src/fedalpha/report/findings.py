@@ -28,7 +28,7 @@ class Findings:
         return list(self.study.variations())
 
     def of(self, case: str) -> dict[str, dict[int, Result]]:
-        """Results by strategy and seed; every strategy is there, also without results."""
+        """Results by strategy and seed; strategies without results are included."""
         found: dict[str, dict[int, Result]] = {strategy: {} for strategy in self.study.strategies}
         for cell in self.cells:
             if cell.case == case and cell.key in self.results:
@@ -51,7 +51,7 @@ class Findings:
         return {m: summarise(runs, Measure.parse(m), self.study.against) for m in measures}
 
     def coinciding(self, case: str) -> list[tuple[str, str, int, int]]:
-        """Strategies with cells that coincide with another's: (strategy, that one, how many seeds, of how many)."""
+        """Strategies with cells that are twins of another's: (strategy, the other, how many seeds, of how many)."""
         names = {cell.key: cell.strategy for cell in self.cells}
         found = []
         for strategy, by_seed in self.of(case).items():
@@ -61,7 +61,7 @@ class Findings:
         return found
 
     def sharing(self, case: str) -> dict[str, tuple[str, int]]:
-        """Strategies whose first rounds are another's: (that one, how many rounds)."""
+        """Strategies that share their first rounds with another: (the other, how many rounds)."""
         by_key = {cell.key: cell for cell in self.cells}
         found: dict[str, tuple[str, int]] = {}
         for strategy, by_seed in self.of(case).items():

@@ -25,12 +25,12 @@ def live_data(folder: Path) -> dict[str, Any]:
 def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
     """A server on 127.0.0.1; ``port`` 0 takes any free one."""
     place = Path(folder)
-    live_data(place)  # a wrong folder is told at once
+    live_data(place)  # raises at once if the folder is wrong
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-            if host not in ("127.0.0.1", "localhost"):  # no page of another site may read it through a name it owns
+            if host not in ("127.0.0.1", "localhost"):  # against DNS rebinding by pages of other sites
                 self.send_error(403)
                 return
             path = self.path.split("?")[0]

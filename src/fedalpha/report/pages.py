@@ -1,11 +1,11 @@
-"""Tables of stored studies in a Markdown page, so that every number of it can be made again.
+"""Tables of stored studies in a Markdown page, so that every number on it can be reproduced.
 
-A page says where a table stands and what it shows; `fill` writes what lies between the two comments::
+A page marks where a table is and what it shows; `fill` writes the part between the two comments::
 
     <!-- fedalpha results/fmnist-r60: R_60, steps_to_60 -->
     <!-- end -->
 
-The folder is relative to the page. After the colon stand the measures to show, or ``claims``.
+The folder is relative to the page. After the colon come the measures to show, or ``claims``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"^(<!-- fedalpha (\S+): ([^>\n]+?) -->\n).*?^(<!-- end -->)
 
 
 def fill_page(page: str | Path) -> int:
-    """Write the tables of a Markdown page anew; how many there are."""
+    """Rewrite the tables of a Markdown page. Returns how many there are."""
     page = Path(page)
     try:
         text = page.read_text(encoding="utf-8")
@@ -36,10 +36,10 @@ def fill_page(page: str | Path) -> int:
 
 
 def filled(text: str, place: Path) -> str:
-    """The page with its tables; ``place`` is the folder it lies in."""
+    """The page with its tables; ``place`` is the folder of the page."""
     if len(_START.findall(text)) != len(_TABLE.findall(text)) or not _START.search(text):
         raise ValueError(
-            "the page asks for no table, or not as it should; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
+            "the page has no table marks that can be read; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
             "claims after the colon) and <!-- end -->, each on a line of its own"
         )
     return _TABLE.sub(lambda found: found[1] + _table(place / found[2], found[3]) + "\n" + found[4], text)

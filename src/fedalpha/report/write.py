@@ -18,7 +18,7 @@ from fedalpha.study.store import write_text
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write ``report.html``, ``report.md``, ``statistics.csv`` and ``figures/`` into a study's folder; the page."""
+    """Write ``report.html``, ``report.md``, ``statistics.csv`` and ``figures/``. Returns the page's path."""
     findings = gather(folder)
     data = content(findings)
     place = Path(folder)
@@ -31,7 +31,7 @@ def write_report(folder: str | Path) -> Path:
 
 
 def html(data: dict[str, Any]) -> str:
-    """The page, with everything in it."""
+    """The page as one file that needs no others."""
     page = resources.files("fedalpha.report").joinpath("page")
     parts = {
         "css": page.joinpath("page.css").read_text(encoding="utf-8"),

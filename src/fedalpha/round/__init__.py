@@ -1,6 +1,6 @@
 """One round of federated learning, written once for every driver.
 
-`protocol.advance` takes the decisions, `driver.play` carries them out on an engine, `fedalpha.flower` on a live
+`protocol.advance` makes the decisions. `driver.play` carries them out on an engine, `fedalpha.flower` in a live
 federation. Nothing here needs torch.
 """
 

@@ -1,4 +1,4 @@
-"""The clients' answers to questions for losses, after the gate."""
+"""The losses that clients sent when they were asked for them, after the gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedalpha.strategies import Array
 
 
 class Answers:
-    """F_i(w_t) of whom it was asked, or estimates from a number of samples; NaN where the gate refused."""
+    """F_i(w_t) of the clients that were asked, or estimates from a number of samples; NaN where the gate refused it."""
 
     def __init__(self, gate: Gate, heard: Heard, round: int) -> None:
         self.round = round
@@ -21,7 +21,10 @@ class Answers:
             known.update(zip(order.ids.tolist(), gate.losses(order.ids, losses, problems).tolist(), strict=True))
 
     def missing(self, question: Question) -> AskLosses | None:
-        """The order for those answers to a question that are not there yet; each client is asked once a round."""
+        """The order for the answers to a question that are still missing; None if there are none.
+
+        A client is asked only once per round for the same loss.
+        """
         known = self._known.get(question.batch, {})
         new = np.array([i for i in question.ids.tolist() if i not in known], dtype=np.int64)
         if not len(new):
@@ -37,10 +40,10 @@ class Answers:
 
     @property
     def clients(self) -> set[int]:
-        """Everybody who was asked."""
+        """The ids of all clients that were asked."""
         return {id for known in self._known.values() for id in known}
 
     @property
     def count(self) -> int:
-        """How many numbers were told."""
+        """The number of losses that clients sent."""
         return sum(len(known) for known in self._known.values())

@@ -31,7 +31,7 @@ class Evaluation:
 
 
 class Engine(Protocol):
-    """Computes what clients compute; knows nothing of strategies."""
+    """Computes the work of clients. It does not depend on the strategy."""
 
     def losses(self, broadcast: Any, ids: Ids, sample: Sample | None = None) -> Array:
         """F_i of the broadcast model on each client's training data, or on a sample of it."""
@@ -43,7 +43,7 @@ class Engine(Protocol):
         """Loss and correctness of the broadcast model on the server's data."""
 
     def close(self) -> None:
-        """Free what the engine holds."""
+        """Release the engine's resources."""
 
 
 def play(algorithm: Algorithm, state: ServerState, engine: Engine, population: Population, seed: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""How a round ends: a new model is installed, or the old one is kept; and what the history says of it."""
+"""The end of a round: a new model is installed or the old one is kept, and the outcome is formed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Order = TypeVar("Order", Train, Measure)
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """What both ends of a round need: ``selected`` is the selection's next state, ``ids`` who was selected."""
+    """What is needed to end a round: ``selected`` is the selection's next state, ``ids`` are the selected clients."""
 
     algorithm: Algorithm
     state: ServerState
@@ -33,7 +33,10 @@ class Ending:
     losses: Answers
 
     def stop(self, cohort: Cohort, why: Short | Order, reports: Any = None) -> Outcome | Order:
-        """The outcome of a round that keeps its model; an order is passed on. ``reports`` came and are not used."""
+        """The outcome of a round that keeps its model; if ``why`` is an order, that order.
+
+        ``reports`` are recorded in the outcome, but they do not change the model.
+        """
         if not isinstance(why, Short):
             return why
         following = dataclasses.replace(self.state, round=self.state.round + 1, select=self.selected)
@@ -41,7 +44,7 @@ class Ending:
         return self._outcome(following, cohort, Weighed(np.zeros(len(cohort)), {}), items, uploaded, kept=why.reason)
 
     def install(self, cohort: Cohort, weighed: Weighed, reports: Any, lost: int) -> Outcome:
-        """Combine, apply, and let selection and client update carry over what they need."""
+        """Combine and apply, then form the next state of the selection and the extras of the next broadcast."""
         algorithm, state = self.algorithm, self.state
         weights = weighed.alpha[np.isin(cohort.ids, reports.ids)]
         simplex = algorithm.weigh.traits.simplex

@@ -1,8 +1,9 @@
-"""The gate between clients and the weighing rule: what is malformed, late or sent twice does not get in.
+"""The gate between the clients and the strategy: it refuses answers and reports that are malformed, late or repeated.
 
-A client that is refused before weighing is treated as absent, bit for bit. One that is lost after weighing is
-renormalised away. Below the quorum the server keeps its model. Every refusal is named with its reason in the log
-and in the history. The gate checks numbers itself; a report checks its own model (`misfit`).
+A client that is refused before weighing counts as absent: the result is bit for bit the same as without it. If a
+client is lost after weighing, the weights of the others are renormalised. With fewer clients than the quorum the
+model is kept. Every refusal appears with its reason in the log and in the history. The gate checks numbers itself;
+a report checks its own model (`misfit`).
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ class Report(Protocol):
     def delay(self) -> float: ...
 
     def misfit(self, broadcast: Any) -> str | None:
-        """How its model differs in form from the one that was sent, or where it is not finite; None if nowhere."""
+        """How its model differs in form from the broadcast model, or where it is not finite; None if it is sound."""
 
     def same(self, other: Any) -> bool:
-        """Whether another report says the same."""
+        """Whether another report has the same losses and the same model."""
 
     def unchanged(self, broadcast: Any) -> bool:
-        """Whether its model is the one that was sent."""
+        """Whether its model is the broadcast model."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What the server asks of a round.
+    """What the server accepts in a round.
 
     ``quorum``: how many of the clients that were asked must deliver (a number, or a share below 1 as a
-    float); fewer, and the model is kept. ``deadline``: seconds after which a report comes too late.
+    float); with fewer the model is kept. ``deadline``: the time in seconds after which a report is refused.
     ``signed``: whether a loss may be negative.
     """
 
@@ -60,7 +61,7 @@ class Admission:
 
     def __post_init__(self) -> None:
         share = isinstance(self.quorum, float) and not self.quorum.is_integer()
-        if not (0 < self.quorum < 1 if share else self.quorum >= 1):
+        if isinstance(self.quorum, bool) or not (0 < self.quorum < 1 if share else self.quorum >= 1):
             raise ValueError(f"quorum = {self.quorum}; give a number of clients (3) or a share of the cohort (0.5)")
         if self.deadline is not None and not self.deadline > 0:
             raise ValueError(f"deadline = {self.deadline}; give a number of seconds > 0, or none")
@@ -77,14 +78,14 @@ class Admission:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Something that did not get in, and why."""
+    """An answer or a report that the gate did not accept, with the reason."""
 
     client: int
     reason: str
 
 
 class Gate:
-    """The gate of one round; ``refusals`` says what it has turned away, ``idle`` who sent the model back unchanged."""
+    """The gate of one round; ``refusals`` lists what it refused, ``idle`` clients that returned the model unchanged."""
 
     def __init__(self, admission: Admission, broadcast: Any, run: int, round: int) -> None:
         self.admission = admission
@@ -96,9 +97,9 @@ class Gate:
         self._out: set[int] = set()
 
     def losses(self, ids: Ids, losses: Array, problems: Mapping[int, str]) -> Array:
-        """Answers to a question for losses, NaN where the answer is refused; its client is out then.
+        """The losses that clients sent, NaN where one is refused; that client is then absent from the round.
 
-        ``problems`` say why a client gave no answer that can be used.
+        ``problems`` gives, by client id, the reason why there is no usable answer.
         """
         admitted = np.array(losses, dtype=np.float64)
         for place, (id, loss) in enumerate(zip(ids.tolist(), admitted.tolist(), strict=True)):
@@ -108,17 +109,17 @@ class Gate:
         return admitted
 
     def present(self, ids: Ids) -> Ids:
-        """``ids`` without those that were refused."""
+        """``ids`` without the clients that were refused."""
         return np.array([i for i in ids.tolist() if i not in self._out], dtype=np.int64)
 
     def short(self, present: int, asked: int) -> str | None:
-        """Why the model must be kept, if ``present`` of the ``asked`` clients are no quorum."""
+        """Why the model must be kept if ``present`` of the ``asked`` clients are below the quorum; else None."""
         if self.admission.enough(present, asked):
             return None
         return f"only {present} of {asked} clients delivered, the quorum is {self.admission.quorum:g}"
 
     def sound(self, reports: Any) -> bool:
-        """Whether reports that were summed on the way can be used: a sum cannot be taken apart."""
+        """Whether summed reports can all be used: a single client cannot be removed from a sum."""
         losses = np.array([loss for r in reports.items for loss in r.losses.values()])
         if not np.isfinite(losses).all() or (not self.admission.signed and (losses < 0).any()):
             return False
@@ -127,7 +128,7 @@ class Gate:
         return bool(reports.finite(self.broadcast))
 
     def admit(self, reports: Sequence[Report], asked: Ids) -> list[Any]:
-        """The reports that get in, one per client, sorted by id."""
+        """The accepted reports, one per client, sorted by id."""
         found: dict[int, list[Report]] = {}
         for report in reports:
             if reason := self.fault(report, asked):
@@ -148,7 +149,7 @@ class Gate:
         return items
 
     def missing(self, delivered: Ids, asked: Ids) -> None:
-        """Name the clients that did not deliver, unless a reason is known already."""
+        """Record a refusal for each client that did not deliver, unless one is recorded already."""
         named = {refusal.client for refusal in self.refusals}
         for id in sorted(set(asked.tolist()) - set(delivered.tolist())):
             if id not in named:
@@ -170,7 +171,7 @@ class Gate:
         return report.misfit(self.broadcast)
 
     def refuse(self, client: int, reason: str, out: bool = True) -> None:
-        """Note a refusal; ``out``: nothing else of this client counts in this round."""
+        """Record a refusal; with ``out`` nothing else from this client is used in this round."""
         self.refusals.append(Refusal(client, _short(reason)))
         if out:
             self._out.add(client)

@@ -1,4 +1,4 @@
-"""What a round asks of the outside, and what it has heard so far: plain data, nothing is computed here."""
+"""The orders of a round and the answers so far: plain data, nothing is computed here."""
 
 from __future__ import annotations
 
@@ -61,14 +61,15 @@ Order = AskLosses | Train | Measure
 class Heard:
     """All answers of a round so far, in the order in which they were asked for.
 
-    A round is a pure function of this, so a round that was interrupted continues from a saved `Heard`.
+    A round is a pure function of these answers, so an interrupted round is resumed from a saved `Heard`.
     """
 
     losses: tuple[tuple[AskLosses, Array, Mapping[int, str]], ...] = ()
-    """Answers aligned with the ids of their order, and why some clients gave none that can be used."""
+    """For each order: the losses aligned with its ids, and by client id why there is no usable answer."""
     reports: Any = None
-    """What the clients sent back (`Reports`), or None before anybody has trained."""
+    """What the clients sent back (`Reports`), or None before training."""
     measured: Mapping[int | None, float] = field(default_factory=dict)
+    """Losses on the server's own data: of the clients' models by id, of the current model under None."""
 
     def and_losses(self, order: AskLosses, losses: Array, problems: Mapping[int, str] | None = None) -> Heard:
         return dataclasses.replace(self, losses=(*self.losses, (order, losses, problems or {})))

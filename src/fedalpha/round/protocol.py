@@ -1,10 +1,10 @@
 """One round of federated learning: Algorithm 1 with five plug points, as a protocol without input or output.
 
-select → client update → weigh → combine → apply. `advance` gives orders (ask for losses, train, measure) or the
-outcome of the round, from what has been heard so far. It is a pure function: a driver carries out each order,
-adds the answer to `Heard`, and calls `advance` again, which takes the same decisions up to the new answer. So a
-round can be saved at any point, and the same code serves engines on this machine and live federations. The round
-needs NumPy only: it hands models from one rule to the next and never opens one.
+select → client update → weigh → combine → apply. `advance` returns the next order (ask for losses, train, measure) or
+the outcome of the round, from the answers so far. It is a pure function: a driver carries out each order, adds the
+answer to `Heard`, and calls `advance` again, which repeats its decisions and goes one step further. So a round
+can be saved at any point, and the same code serves engines on this machine and live federations. The round needs
+NumPy only: it passes models from one rule to the next and never looks inside them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def advance(
 ) -> Order | Outcome:
     """The next order of a round, or its outcome. Pure.
 
-    Where what the rule needs is known before training, weighing comes first, and clients with alpha = 0
-    neither train nor upload. A client that is refused before weighing is treated as absent; one that is lost
-    afterwards is renormalised away; with fewer clients than the quorum the model is kept.
+    If the strategy needs only what is known before training, weighing comes first, and clients with alpha = 0
+    neither train nor upload. A client that is refused before weighing counts as absent. If a client is lost
+    afterwards, the weights of the others are renormalised. With fewer clients than the quorum the model is kept.
     """
     gate = Gate(algorithm.admission, state.broadcast, seed, state.round)
     losses = Answers(gate, heard, state.round)
 
-    # 1. Select a cohort. Some rules look at losses first.
+    # 1. Select a cohort. Some selections look at losses first.
     rng = generator(seed, "cohort", state.round)
     question = algorithm.select.ask(state.select, population, rng)
     if question is not None and (order := losses.missing(question)):
@@ -44,7 +44,7 @@ def advance(
     cohort = gather(population, ids, state)
     ending = Ending(algorithm, state, population, selected, ids, gate, losses)
 
-    # 2. Ask for losses before training, if the rule weighs by them. Clients that are refused are out.
+    # 2. Ask for losses before training, if the strategy weighs by them. Clients that are refused count as absent.
     needs = algorithm.weigh.needs(state.weigh, cohort)
     before = Question(ids) if "before" in needs else None
     if before is not None and (order := losses.missing(before)):
@@ -54,7 +54,7 @@ def advance(
         return ending.stop(cohort, Short(short))
     cohort = gather(population, present, state, losses.to(before and Question(present)))
 
-    # 3. Weigh, then train the clients that count; or train everybody, then weigh.
+    # 3. Weigh, then train the clients with alpha ≠ 0; or train all clients, then weigh.
     weighed: Weighed | Measure | Short | None = None
     train = Train(state.round, present, None, state.clients, frozenset(needs))
     if needs <= KNOWN_BEFORE_TRAINING and not np.isnan(population.sizes(present)).any():
@@ -86,5 +86,5 @@ def advance(
             return ending.stop(cohort, weighed, reports)
         lost = 0
 
-    # 4. Combine. 5. Apply, and what selection and client update carry over.
+    # 4. Combine. 5. Apply, and form the next state of selection and client update.
     return ending.install(cohort, weighed, reports, lost)

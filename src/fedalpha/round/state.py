@@ -68,7 +68,7 @@ class ServerState:
 
     round: int
     broadcast: Any
-    """The current model, as it is sent to clients. The round never opens it."""
+    """The current model, as it is sent to clients. The round never looks inside it."""
     select: State
     weigh: State
     combine: State

@@ -1,4 +1,4 @@
-"""From what is known of clients to their weights: before training, after it, and after a loss."""
+"""The weights of a cohort: before training, after training, and after clients were lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Short:
-    """Why the model must be kept: too few clients, or too few to carry what the rule asks for (a cap below 1/n)."""
+    """Why the model must be kept: too few clients for the quorum, or for the strategy (a cap below 1/n)."""
 
     reason: str
 
@@ -35,13 +35,13 @@ class Short:
 def gather(population: Population, ids: Ids, state: ServerState, before: Array | None = None) -> Cohort:
     """The cohort of these clients, with what is known of them before training. An unknown size counts as 1."""
     sizes, optima = np.nan_to_num(population.sizes(ids), nan=1.0), population.optima(ids)
-    if not sizes.any():  # they cannot be weighed, and the round says so
+    if not sizes.any():  # a cohort needs a positive size; the round then stops because of `nobody`
         sizes = np.ones(len(ids))
     return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima)
 
 
 def nobody(sizes: Array) -> str | None:
-    """Why nobody can be weighed, where no client has data; unknown sizes are NaN."""
+    """Why the model must be kept if no client has data; else None. An unknown size (NaN) counts as data."""
     return None if sizes.any() else "no client of the cohort has data (all sizes are 0), so nobody can be weighed"
 
 
@@ -71,11 +71,11 @@ def observe(
 def weigh(
     algorithm: Algorithm, state: ServerState, cohort: Cohort, heard: Heard, gate: Gate
 ) -> Weighed | Measure | Short:
-    """The weights; or what the server has to measure first; or why nobody can be weighed."""
+    """The weights; or what the server has to measure first; or why the model must be kept."""
     try:
         weighed = Weighed(*checked_weights(algorithm.weigh, state.weigh, cohort))
     except ValueError as error:
-        if gate.refusals:  # the clients that are left cannot carry what the rule asks for
+        if gate.refusals:  # the remaining clients are too few for the rule
             return Short(str(error))
         raise
     if not algorithm.reevaluate:
@@ -90,8 +90,8 @@ def weigh(
 def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Measure:
     """The cohort with the losses of the clients at ``places`` as the server measures them on its own data.
 
-    F_i(w_t) becomes the server's loss of w_t, the losses after training that of the client's model: a client
-    with a large weight no longer has it by its own word.
+    F_i(w_t) becomes the server's loss of w_t, the losses after training that of the client's model. So the largest
+    weights do not depend on what their clients report.
     """
     known = {"before": cohort.before, "train": cohort.train, "after": cohort.after}
     changes = {kind: losses.copy() for kind, losses in known.items() if losses is not None}
@@ -112,10 +112,10 @@ def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Mea
 
 
 def admit(gate: Gate, train: Train, reports: Any) -> Any | Train | Short:
-    """The reports that get in; or an order for the same updates one by one; or why the model is kept.
+    """The accepted reports; or an order for the same updates one by one; or why the model is kept.
 
-    Reports that were summed on the way cannot be taken apart: if their sum is not sound, the same clients deliver
-    again, each its own model. Their updates are pure, so nothing else changes.
+    A single client cannot be removed from a sum. If a sum cannot be used, the same clients train again and each
+    sends its own model. Client updates are pure, so the models are the same as before.
     """
     if reports.summed:
         if not gate.sound(reports):
@@ -132,8 +132,8 @@ def share_out(
 ) -> tuple[Weighed, Any] | Train | Short:
     """The weights and the reports after some clients that were weighed have been lost.
 
-    The weight of a lost client is 0, the others share it as `Strategy.renormalise` says. A sum is divided by the
-    mass that arrived; if the rule shares otherwise (a cap), the models are asked for one by one.
+    A lost client weighs 0, and the weights of the others follow from `Strategy.renormalise`. A sum is divided by the
+    total weight that arrived. If the rule renormalises otherwise (a cap), the models are ordered one by one.
     """
     alpha, here = weighed.alpha, np.isin(ids, reports.ids)
     if here[alpha != 0].all() or not alpha[here].any():

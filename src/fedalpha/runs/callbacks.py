@@ -16,7 +16,7 @@ class Callback:
         """Before the initial model is evaluated."""
 
     def on_resume(self, rows: Sequence[Row]) -> None:
-        """After `on_start`, where a saved run goes on: the rows it has already."""
+        """After `on_start`, when a run is resumed; ``rows`` are those that were saved."""
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         """After each row (row 0 is the initial model); return True to stop the run."""

@@ -38,7 +38,7 @@ AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
 
 @dataclass(frozen=True)
 class Evaluate:
-    """What is measured of a run: the test set ``every`` so many rounds, and what any ``liars`` clients could do.
+    """What is measured in a run: the test set every ``every`` rounds, and the influence of any ``liars`` clients.
 
     ``signal`` names the data whose accuracy a strategy may look at: validation (the federation must hold some) or
     test.
@@ -49,8 +49,8 @@ class Evaluate:
     liars: int = 1
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"evaluate: every = {self.every}; give a number of rounds ≥ 1")
+        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
+            raise ValueError(f"evaluate: every = {self.every!r}; give a number of rounds ≥ 1")
         if self.signal not in ("validation", "test"):
             raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
         if self.liars < 0:
@@ -77,7 +77,7 @@ def run(
     callbacks: Sequence[str | Callback] = (),
     out: str | Path | Folder | None = None,
 ) -> History:
-    """Train for ``rounds`` rounds and return what happened.
+    """Train for ``rounds`` rounds and return the history.
 
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
     after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
@@ -228,7 +228,7 @@ class Experiment:
             while not complete:
                 started = time.perf_counter()
                 if rows:
-                    if state.round >= self.rounds:  # saved after its last round, before its end
+                    if state.round >= self.rounds:  # stopped between its last round and its end
                         break
                     outcome = self._play(engine, state)
                     state = outcome.state
@@ -253,7 +253,7 @@ class Experiment:
         return play(self.algorithm, state, engine, self.federation, self.seed)
 
     def _influence(self, outcome: Outcome | None) -> dict[str, Any] | None:
-        """What any ``liars`` clients could have done to the round."""
+        """The influence of any ``liars`` clients in the round."""
         if outcome is None or outcome.kept is not None:
             return None
         rules = self.algorithm.weigh, self.algorithm.combine

@@ -1,8 +1,8 @@
 """The run folder: ``config.json``, ``history.jsonl``, ``model.safetensors``, ``curves.png``, ``checkpoint/``.
 
 Every row is in ``history.jsonl`` as soon as its round is over, so a folder is readable at any time.
-What a run goes on from is in ``checkpoint/`` alone, rows included: ``history.jsonl`` is written anew
-from there when a run goes on.
+A run is resumed from ``checkpoint/`` alone, which also holds the rows; ``history.jsonl`` is then rewritten
+from there.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class Folder(Callback):
-    """Writes a run folder and finds where an interrupted run goes on. A context: it locks the folder.
+    """Writes a run folder and resumes an interrupted run. As a context manager it locks the folder.
 
-    The same configuration again goes on; a folder of another configuration is refused, and the
-    difference shown, unless no round was played there: then the new run replaces it as it starts.
+    A run with the same configuration is resumed. A folder of another configuration is refused with the
+    differences, unless no round was played there: then the new run replaces it when it starts.
     ``config`` describes the run (by default all arguments of `fedalpha.run`). ``every``: save the state every so
     many rounds (and at the end).
     """
@@ -80,14 +80,14 @@ class Folder(Callback):
         try:
             if self._lines is not None:
                 self._lines.close()
-        except OSError as closing:  # what could not be written before cannot be now: the first error says so
+        except OSError as closing:  # if an error was raised before, it is the one to report
             if error is None:
                 raise self._cannot("write to", closing) from closing
         finally:
             self._stack.close()
 
     def finished(self) -> History | None:
-        """The history, if the run of this folder has come to its end and its model is whole."""
+        """The history, if the run in this folder is finished and its model is intact."""
         if self._stale:
             return None
         try:
@@ -98,13 +98,13 @@ class Folder(Callback):
         return read(self.path) if hashlib.sha256(model).hexdigest() == digest else None
 
     def resume(self, start: ServerState) -> tuple[ServerState, list[Row]] | None:
-        """Where an interrupted run goes on; ``start`` is the state before round 0 of the same run."""
+        """The saved state of an interrupted run and its rows; ``start`` is the state before round 0 of the same run."""
         found = None if self._stale else self.generations.load()
         if found is None:
             return None
         saved, rows, problems = found
         for problem in problems:
-            log.warning("%s; going on from round %d", problem, rows[-1]["round"])
+            log.warning("%s; resuming from round %d", problem, rows[-1]["round"])
         state = restored(saved, start.broadcast.architecture)
         self._rows, self._state, self._saved = list(rows), state, state.round
         return state, rows
@@ -113,7 +113,7 @@ class Folder(Callback):
         try:
             sweep(self.path)
             self._finished.unlink(missing_ok=True)
-            if self._stale:  # before config.json, which must never stand beside the checkpoint of another run
+            if self._stale:  # before config.json is written, which must never describe another run's checkpoint
                 self.generations.clear()
             if self._stale or not (self.path / "config.json").exists():
                 write_atomically(
@@ -162,7 +162,7 @@ class Folder(Callback):
             self._saved = self._state.round
 
     def _cannot(self, what: str, error: OSError) -> OSError:
-        """The same error, saying what is safe and what to do; nothing more is written after it."""
+        """The same error with what is safe and what to do. Nothing is written after it."""
         self._broken = True
         kept = f"; the state after round {self._saved} is safe there" if self._saved >= 0 else ""
         return OSError(
@@ -197,12 +197,12 @@ class Folder(Callback):
                 return
             raise ValueError(
                 f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
-                "Choose another folder, or give the same settings to go on"
+                "Choose another folder, or give the same settings to resume it"
             )
         if changes := differences(stored_versions, versions()):
             log.warning(
-                "%s was begun on another machine or with other versions: %s; the run goes on, but its last bits may "
-                "differ from an undisturbed run's",
+                "%s was begun on another machine or with other versions: %s; the run is resumed, but its last bits "
+                "may differ from those of an undisturbed run",
                 self.path,
                 "; ".join(changes),
             )
@@ -246,7 +246,7 @@ def state_tree(state: ServerState) -> dict[str, Any]:
 
 
 def restored(tree: dict[str, Any], given: Architecture | None = None) -> ServerState:
-    """The server state of a tree; ``given`` is the architecture where it is no built-in one."""
+    """The server state of a tree; ``given`` is the architecture if it is not a built-in one."""
     sent = tree.pop("broadcast")
     architecture = given
     if sent["architecture"] is not None:

@@ -1,7 +1,7 @@
 """What the bytes of a result depend on besides its settings: the packages, and the arithmetic of the processor.
 
 Sums and products of floating-point numbers are rounded in the order in which vector instructions form them, so
-torch, NumPy, BLAS and numba give other last bits on another set of instructions.
+torch, NumPy, BLAS and numba give different last bits with different instruction sets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMITS = (
     "ONEDNN_MAX_CPU_ISA",
     "OPENBLAS_CORETYPE",
 )
-"""Environment variables that choose instructions; oneDNN and MKL do not tell otherwise what they chose."""
+"""Environment variables that choose instructions; oneDNN and MKL do not report what they chose in any other way."""
 
 
 def versions() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The settings of a run: one model for the command line, TOML files and ``config.json``.
 
 Every field is an option of ``fedalpha run``; texts are checked when the settings are read, so a
-mistake is told before anything is trained.
+mistake is reported before anything is trained.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     plugin: Annotated[str | None, AfterValidator(_plugin)] = Field(
-        None, description="Python file that registers own strategies, updates …, to be named like the others"
+        None, description="Python file that registers your own strategies, updates …, which can then be named here"
     )
     dataset: str = Field(
         "digits", description="data set, as in `fedalpha data list`, such as digits or synthetic(a=1, b=1)"
     )
-    partition: str = Field("shards(size=30)", description="who holds what, such as iid or dirichlet(a=0.5)")
+    partition: str = Field(
+        "shards(size=30)", description="how the samples are split over clients, such as iid or dirichlet(a=0.5)"
+    )
     clients: int = Field(20, ge=1, description="number of clients")
     model: str | None = Field(None, description="model, such as cnn, mlp or softmax [default: the data set's]")
     strategy: Annotated[str, AfterValidator(_strategy)] = Field(
@@ -62,7 +64,7 @@ class Settings(BaseModel):
     )
     rounds: int = Field(30, ge=0, description="number of rounds")
     seed: int = Field(0, ge=0, description="seed of everything that is drawn")
-    select: str = Field("uniform", description="who takes part, such as uniform(C=0.1)")
+    select: str = Field("uniform", description="how the clients of a round are selected, such as uniform(C=0.1)")
     ratio: float | None = Field(None, gt=0, le=1, description="C, the share of clients that take part in a round")
     update: str = Field("sgd", description="how a client trains: sgd, or fedprox(mu=0.01)")
     lr: float | str | None = Field(None, description="learning rate or schedule, such as exponential(0.1, rate=0.99)")
@@ -71,8 +73,8 @@ class Settings(BaseModel):
     steps: int | None = Field(None, ge=1, description="local steps, instead of epochs")
     momentum: float | None = Field(None, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
-    combine: str = Field("mean", description="how models become one")
-    apply: str = Field("replace", description="how the server installs the result")
+    combine: str = Field("mean", description="how the reported models are combined")
+    apply: str = Field("replace", description="how the server applies the aggregate")
     quorum: float = Field(
         1.0, gt=0, description="clients that must deliver, a number or a share; else the model is kept"
     )
@@ -119,7 +121,7 @@ class Settings(BaseModel):
         )
 
     def validation_for(self, strategies: Iterable[str]) -> float:
-        """What is set aside for validation: one decision for all strategies that shall train on the same data."""
+        """The share set aside for validation: the same for all strategies, so that they train on the same data."""
         if self.validation is not None:
             return self.validation
         looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies)

@@ -1,7 +1,7 @@
-"""*Select*: who takes part in a round.
+"""*Select*: which clients take part in a round.
 
 A selection is a frozen object; ``select(state, population, losses, rng) -> (ids, state)`` returns sorted client
-ids. A rule that looks at losses before it chooses says in ``ask(state, population, rng)`` whose.
+ids. A rule that selects by losses also has ``ask(state, population, rng)``, which returns the clients to ask for them.
 """
 
 from __future__ import annotations

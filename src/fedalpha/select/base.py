@@ -19,7 +19,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """For the losses of the current model on these clients; with ``batch``, estimated from so many samples."""
+    """Asks for the losses of the current model on these clients; with ``batch``, estimated from that many samples."""
 
     ids: Ids
     batch: int | None = None
@@ -35,10 +35,10 @@ class Population(Protocol):
         """The ids of the clients at these places, 0 … clients − 1."""
 
     def sizes(self, ids: Ids) -> Array:
-        """Their sample counts; NaN where they are not known yet."""
+        """The sample counts of these clients; NaN where they are not known yet."""
 
     def optima(self, ids: Ids) -> Array | None:
-        """Their F_i*; None where unknown."""
+        """The F_i* of these clients; None if unknown."""
 
 
 class Select(Spelled, PlugPoint, ABC):
@@ -48,7 +48,7 @@ class Select(Spelled, PlugPoint, ABC):
         return {}
 
     def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question | None:
-        """Whose losses the choice depends on; None where nobody is asked. Pure."""
+        """The clients whose losses the selection depends on; None if it depends on no losses. Pure."""
         return None
 
     @abstractmethod
@@ -57,8 +57,8 @@ class Select(Spelled, PlugPoint, ABC):
     ) -> tuple[Ids, State]:
         """Sorted ids of this round's cohort, and the next state. Pure.
 
-        ``losses`` answer the question of `ask`: aligned with its ids, NaN for clients that were refused. ``rng`` is
-        the generator that `ask` was given, from its start: a rule that drew candidates there draws them again.
+        ``losses`` answer the question of `ask`: aligned with its ids, NaN for clients that were refused. ``rng``
+        starts in the same state as in `ask`, so a rule that drew candidates there draws the same ones again.
         """
 
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:

@@ -1,7 +1,7 @@
 """Selections that look at losses: Power-of-Choice and loss-proportional sampling.
 
-Both favour clients that the model serves badly, before anybody trains. Power-of-Choice asks d clients
-(or nobody, with stale losses); loss-proportional sampling asks everybody.
+Both favour clients with large losses, which are measured before training. Power-of-Choice asks d clients
+(or none, with stale losses); loss-proportional sampling asks all clients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedalpha.strategies.memory import recall, remember
 
 
 def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
-    """``count`` different clients (fewer if fewer have a chance), drawn in proportion to ``chances``."""
+    """``count`` different clients (fewer if fewer have a positive chance), drawn in proportion to ``chances``."""
     count = min(count, int((chances > 0).sum()))
     return rng.choice(len(chances), size=count, replace=False, p=chances / chances.sum())
 
@@ -34,13 +34,13 @@ def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
     ),
 )
 class power_of_choice(uniform):
-    """Candidates in proportion to their data, of whom the worst served take part.
+    """Draws candidates in proportion to their data; the candidates with the largest losses take part.
 
     ``d``: a number of candidates or a fraction of all clients; it is at least m. d = m is sampling ∝ p, a
-    large d picks the worst of all. The paper averages the chosen uniformly: use it with
-    ``FedAvg(prior=uniform)``. Two variants save work: ``batch`` estimates each loss from so many samples
-    (cpow-d), ``stale`` asks nobody and uses the training loss of a client's last turn, infinite before its first
-    (rpow-d). Losses that are not finite numbers come last.
+    large d selects the worst of all clients. The paper averages the selected clients uniformly: use it with
+    ``FedAvg(prior=uniform)``. Two variants save work. ``batch`` estimates each loss from that many samples
+    (cpow-d). ``stale`` asks no client and uses the training loss of the last round in which the client took part,
+    or infinity if it has not taken part yet (rpow-d). Losses that are not finite numbers come last.
     """
 
     d: int | float = field(default=0.3, metadata={"always": True})
@@ -55,7 +55,7 @@ class power_of_choice(uniform):
         if self.batch is not None and (not isinstance(self.batch, int) or self.batch < 1):
             raise ValueError(f"power_of_choice: batch = {self.batch!r}; give a number of samples, at least 1")
         if not isinstance(self.stale, bool) or (self.stale and self.batch is not None):
-            raise ValueError("power_of_choice: stale is true or false, and asks nobody: leave batch out with it")
+            raise ValueError("power_of_choice: stale must be true or false; it asks no client, so leave batch out")
 
     def candidates(self, n: int) -> int:
         d = self.d if isinstance(self.d, int) else math.floor(self.d * n + 1e-9)
@@ -94,7 +94,7 @@ class power_of_choice(uniform):
     examples=("loss_proportional(C=0.1)", "loss_proportional(count=5)"),
 )
 class loss_proportional(uniform):
-    """Clients in proportion to the loss that they hold: p_i·F_i; everybody is asked."""
+    """Draws clients in proportion to their share of the loss, p_i·F_i. All clients are asked."""
 
     def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question:
         return Question(population.named(np.arange(population.clients)))

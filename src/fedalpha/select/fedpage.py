@@ -1,4 +1,4 @@
-"""FedPAGE's cohorts: everybody now and then, a sample in between."""
+"""FedPAGE's cohorts: all clients in some rounds, a sample in the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from fedalpha.strategies import Array, State
 
 
 def everybody(rng: np.random.Generator, p: float) -> bool:
-    """FedPAGE's coin, for selection and client update alike: the first draw of the round's generator "cohort"."""
+    """Whether all clients take part: the first draw of the round's generator "cohort".
+
+    The selection and the client update both call this, so that they decide alike.
+    """
     return float(rng.random()) < p
 
 
@@ -22,9 +25,9 @@ def everybody(rng: np.random.Generator, p: float) -> bool:
     examples=("fedpage(C=0.1, p=0.1)", "fedpage(count=5, p=0.2)"),
 )
 class fedpage(uniform):
-    """Everybody with chance ``p``, else as `uniform`; for the client update of the same name, with the same ``p``.
+    """All clients with chance ``p``, else as `uniform`; for the client update of the same name, with the same ``p``.
 
-    The client update throws the same coin. PAGE's choice is p = m/(N + m), about C.
+    The client update uses the same random draw. PAGE's choice is p = m/(N + m), about C.
     """
 
     p: float = field(default=0.1, metadata={"always": True})
@@ -32,7 +35,7 @@ class fedpage(uniform):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.p, bool) or not 0 < self.p <= 1:
-            raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with everybody, in (0, 1]")
+            raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with all clients, in (0, 1]")
 
     def select(
         self, state: State, population: Population, losses: Array | None, rng: np.random.Generator

@@ -16,7 +16,7 @@ from fedalpha.strategies import Array, State
     examples=("uniform", "uniform(C=0.1)", "uniform(count=5)"),
 )
 class uniform(Select):
-    """m = max(1, ⌊C·N⌋) clients at random, or ``count`` of them; all of them by default.
+    """m = max(1, ⌊C·N⌋) random clients, or ``count`` random clients; all clients by default.
 
     >>> uniform(C=0.1).size(25)
     2

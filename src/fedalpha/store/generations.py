@@ -50,7 +50,7 @@ class Generations:
     def save(self, round: int, state: Any, rows: Sequence[dict[str, Any]]) -> None:
         """Save the state after ``round`` rounds together with all rows so far.
 
-        Rows are those of the save before, of which only the last one may have changed, and later ones.
+        ``rows`` begins with those of the previous save, of which only the last one may have changed.
         """
         from safetensors.numpy import save
 
@@ -69,7 +69,7 @@ class Generations:
         self._remove_all_but(*self._paths(number), *self._paths(number - 1), *(growing.path for growing in self._rows))
 
     def load(self) -> tuple[Any, Rows, list[str]] | None:
-        """(state, rows, what was wrong with newer generations), or None if nothing was ever saved."""
+        """(state, rows, problems of newer generations), or None if nothing was ever saved."""
         self._forget()
         numbers = self._numbers()
         problems = []
@@ -91,7 +91,7 @@ class Generations:
         return None
 
     def clear(self) -> None:
-        """Remove all generations, so that they stay removed; stopped at any instant it leaves none that is damaged."""
+        """Remove all generations, durably. A crash at any instant leaves no damaged generation."""
         for number in self._numbers():
             os.unlink(self._paths(number)[1])
         if self.folder.is_dir():

@@ -29,9 +29,9 @@ class Growing:
         self.forget()
 
     def write(self, records: Sequence[Any]) -> tuple[int, str]:
-        """Make the file hold these records; its size and its SHA-256.
+        """Make the file hold these records. Returns its size and its SHA-256.
 
-        A crash in it leaves all records but the last one of the write before.
+        A crash leaves at least all records of the previous write but its last one.
         """
         if not self._is_there(len(records)):
             self.forget()

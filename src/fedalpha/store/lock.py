@@ -12,7 +12,7 @@ except ImportError:  # not a POSIX system: the lock then holds within this proce
     fcntl = None  # type: ignore[assignment]
 
 _held: set[str] = set()
-"""Folders that this process has locked: a POSIX lock does not keep a process from itself."""
+"""Folders that this process has locked: a POSIX lock does not stop the same process from taking it again."""
 
 
 class FolderLock:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def pack(tree: Any) -> tuple[str, dict[str, NDArray[Any]]]:
-    """JSON text that refers to arrays by name; a value of another kind is a TypeError that says where it is.
+    """JSON text that refers to arrays by name. Raises TypeError, with its place, for a value of another kind.
 
     The arrays share their memory with the tree where they can.
     """

@@ -1,7 +1,7 @@
 """*Weigh*: strategies turn a cohort's losses, sizes and round into coefficients alpha.
 
 A new strategy is a class in a file of this package, registered with ``@STRATEGIES.register(…)``. The registry finds
-the file by itself, and the contract suite runs over the strategy. NumPy is all it needs.
+the file by itself, and the contract suite tests the strategy. A strategy needs NumPy only.
 
 - The paper's rules: `FedAvg` where the final model must be unbiased; the Worse family (`FedWorse`, `FedSoftWorse`) to
   lift the clients that are served worst; the Better family for a fast start. The soft forms are the stable ones.
@@ -109,10 +109,10 @@ def weights(
     norms: ArrayLike | None = None,
     gram: ArrayLike | None = None,
 ) -> Array:
-    """alpha of one cohort, from a fresh state.
+    """The weights alpha of one cohort, from a fresh state.
 
     ``losses`` stand for whichever loss the strategy looks at; ``sizes`` (equal if not given) are
-    the clients' sample counts, ``optima`` their F_i* (0 if not given).
+    the clients' sample counts, ``optima`` their F_i* (0 if not given). The other arguments are those of `Cohort`.
 
     >>> weights("FedSoftWorse(T=0.2)", losses=[0.0, 0.2], sizes=[10, 10]).round(3)
     array([0.269, 0.731])

@@ -1,8 +1,8 @@
-"""A strategy that decides by itself when to change, from what the run shows.
+"""`adaptive`: one rule after another, with changes that depend on the losses of the run.
 
-`adaptive` plays its rules in turn (by default the Better, the Avg and the Worse family) and passes to
-the next one when the present one has stopped paying. It sees the clients' losses F_i(w_t) and its own
-skew ρ, both known before training: no test data, no validation data.
+It uses its rules in turn (by default the Better, the Avg and the Worse family) and changes to the next rule when
+the current one no longer helps. It looks at the clients' losses F_i(w_t) and at its own skew ρ, both known before
+training. It needs no test data and no validation data.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Adaptive(Combinator, name="adaptive"):
     examples=("adaptive", "adaptive(FedSoftBetter(T=1), FedAvg, window=2, drop=0.2, skew=0.8)"),
 )
 def adaptive(*rules: Strategy | str, window: int = 5, drop: float = 0.1, skew: float = 0.5) -> Adaptive:
-    """A hybrid that finds its own moments of change; without rules: FedSoftBetter, FedAvg, FedSoftWorse at T = 0.2.
+    """A hybrid that decides itself when to change; by default FedSoftBetter, FedAvg, FedSoftWorse at T = 0.2.
 
-    With x̄_t = Σ p_i·(F_i(w_t) − F_i*) and ρ_t = Σ alpha_i·x_i / x̄_t, the rule in force gives way to the next
-    one after a round in which x̄_t > (1 − drop)·x̄_{t−window} (the losses have levelled off), or ρ_t < skew (it
-    looks away from most of the loss, the bias that the paper's error term grows with). A change
-    takes effect in the next round, and there is no way back.
+    With x̄_t = Σ p_i·(F_i(w_t) − F_i*) and ρ_t = Σ alpha_i·x_i / x̄_t, the current rule is replaced by the next
+    one after a round in which x̄_t > (1 − drop)·x̄_{t−window} (the losses have levelled off), or ρ_t < skew (the rule
+    ignores most of the loss, and the paper's error term grows with this bias). A change takes effect in the
+    next round and is never undone.
 
     >>> adaptive()
     adaptive(FedSoftBetter(T=0.2), FedAvg, FedSoftWorse(T=0.2))

@@ -24,8 +24,8 @@ class AFL(Strategy):
 
     λ starts at the prior; each round uses λ_t and then moves it along the losses F_i(w_t), so that this
     round's losses only count from the next round on. ``ascent``: projected (onto the simplex) or
-    exponential. In a cohort that is a part of all clients λ is restricted to it and rescaled;
-    clients that were not seen keep what they had.
+    exponential. If the cohort is only a part of all clients, λ is restricted to the cohort and
+    rescaled; the other clients keep their λ.
 
     >>> rule = AFL(gamma=0.1)
     >>> cohort = Cohort(ids=[0, 1], sizes=[1, 1], before=[1.0, 3.0])

@@ -9,20 +9,20 @@ PRIORS = ("size", "uniform")
 
 
 def choice(owner: str, argument: str, value: object, options: tuple[str, ...]) -> None:
-    """Refuse a word that is not among ``options``."""
+    """Raise ValueError if ``value`` is not one of ``options``."""
     if value not in options:
         raise ValueError(f"{owner}: {argument} = {value!r} is not one of {', '.join(options)}")
 
 
 def positive(owner: str, argument: str, value: object, zero: bool = False) -> float:
-    """A finite number above 0 (or at least 0), or an error that says so."""
+    """``value`` as a float; raises ValueError unless it is a finite number > 0 (≥ 0 with ``zero``)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not (0 if zero else 1e-300) <= value < math.inf:
         raise ValueError(f"{owner}: {argument} = {value!r}; give a number {'≥' if zero else '>'} 0")
     return float(value)
 
 
 def number(owner: str, name: str, value: object, *, most: float = math.inf, below: float = math.inf) -> float:
-    """``value`` as a float, refused unless it is a finite number in (0, most] and (0, below)."""
+    """``value`` as a float; raises ValueError unless it is a finite number in (0, most] and (0, below)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value <= most and value < below):
         span = f" and at most {most:g}" if most < math.inf else f" and below {below:g}" if below < math.inf else ""
         raise ValueError(f"{owner}: {name} = {value!r}; give a number above 0{span}")
@@ -30,12 +30,12 @@ def number(owner: str, name: str, value: object, *, most: float = math.inf, belo
 
 
 def in_mixture(owner: str, **values: object) -> None:
-    """Refuse shares of a mixture that are not numbers in [0, 1]."""
+    """Raise ValueError unless all shares of a mixture are numbers in [0, 1]."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ValueError(f"{owner}: {name} = {value!r}; give a share in [0, 1]")
 
 
 def are_numbers(values: Sequence[object]) -> bool:
-    """Whether all are numbers; true and false are not."""
+    """Whether all values are numbers; booleans do not count as numbers."""
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)

@@ -2,8 +2,8 @@
 
 A strategy answers one question: given a cohort of clients, which coefficients alpha should
 the server use? It is a frozen object with two pure functions, ``init(n) -> state`` and
-``weights(state, cohort) -> (alpha, state)``; nothing is hidden, nothing is stored per client
-before a client has been seen. It needs NumPy only, so the same object runs in the embedded
+``weights(state, cohort) -> (alpha, state)``. It has no hidden state, and it stores nothing about a
+client before that client has taken part. It needs NumPy only, so the same object runs in the embedded
 engine, on several machines and in Flower.
 """
 
@@ -28,7 +28,7 @@ State = Mapping[str, Any]
 
 PAPER = "Federated Learning Aggregation: New Robust Algorithms with Guarantees"
 HERE = "this library; docs/theory.md"
-"""References of the rules that come from there."""
+"""The references of the rules that come from the paper, and from this library."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Strategy(Spelled, PlugPoint, ABC):
     """The *weigh* plug point.
 
     `possible`, `support`, `separable` and `sensitivity` bound what clients can do to the weights. Their defaults are
-    safe: a rule that says nothing may be owned by one liar, and is refused where privacy needs a bound.
+    safe: one liar may get all of the weight, and the rule is refused where privacy needs a bound.
     """
 
     @property
@@ -59,16 +59,16 @@ class Strategy(Spelled, PlugPoint, ABC):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Everything the rule may ever look at."""
+        """Everything that the rule may look at in any round."""
         return frozenset()
 
     @property
     def ceiling(self) -> float:
-        """What no client may weigh more than, whoever else is there; see `cap`."""
+        """The largest weight that a client can have in any cohort; see `cap`."""
         return 1.0
 
     def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        """What the rule looks at in this round; ``cohort`` knows ids, sizes, round and accuracy."""
+        """What the rule looks at in this round; ``cohort`` holds ids, sizes, round and accuracy, but no losses yet."""
         return self.requires
 
     def init(self, n: int | None = None) -> State:
@@ -84,7 +84,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         return self
 
     def among(self, state: State, cohort: Cohort, some: NDArray[np.bool_]) -> Array | None:
-        """In which proportion the rule weighs ``some`` clients, for rules whose zeros are underflow; see `cap`."""
+        """The rule's proportions among ``some`` clients, if its weights can underflow to 0; else None. See `cap`."""
         return None
 
     def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
@@ -95,7 +95,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         return min(1.0, float(f))
 
     def support(self, n: int, width: float = math.inf) -> int:
-        """How many of n clients weigh more than 0 at least, whatever losses (within ``width``) they claim."""
+        """The least number of n clients that weigh more than 0, whatever losses (within ``width``) they claim."""
         return 1
 
     @property
@@ -104,19 +104,19 @@ class Strategy(Spelled, PlugPoint, ABC):
         return False
 
     def sensitivity(self, C: float) -> float:
-        """How far adding or removing one client moves Σ alpha_i·x_i, if ‖x_i‖ ≤ C; ValueError where nothing bounds it.
+        """How far adding or removing one client moves Σ alpha_i·x_i, if ‖x_i‖ ≤ C.
 
-        See `fedalpha.defence.privacy`.
+        Raises ValueError if nothing bounds it. See `fedalpha.defence.privacy`.
         """
         if self.separable:
             raise ValueError(f"nothing bounds the weight of one client under {self}; write cap({self}, c)")
         raise entangled(self)
 
     def renormalise(self, alpha: Array) -> Array:
-        """The weights of those who are left (``alpha`` as they had it) after others were lost.
+        """The weights of the remaining clients after others were lost; ``alpha`` are their weights before.
 
-        On the simplex they are divided by their sum, at most `ceiling` each (water-filling again: what
-        `cap` would have given, had the others weighed nothing); elsewhere they are coefficients and stay.
+        On the simplex they are divided by their sum and limited to `ceiling` by water-filling: these are the weights
+        that `cap` gives if the lost clients weigh 0. Off the simplex they are coefficients and do not change.
 
         >>> from fedalpha.strategies import strategy
         >>> strategy("cap(FedAvg, 0.5)").renormalise(np.array([0.4, 0.1, 0.1]))
@@ -133,7 +133,7 @@ class Strategy(Spelled, PlugPoint, ABC):
 
 
 def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
-    """``rule.weights``, held to what the rule promises: one finite float64 per client, on the simplex if declared.
+    """``rule.weights`` with checks: one finite float64 per client, on the simplex if the rule declares it.
 
     >>> from fedalpha.strategies import FedAvg
     >>> weigh(FedAvg(), {}, Cohort(ids=[0, 1], sizes=[1, 3]))
@@ -147,7 +147,7 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
     if alpha.shape != (len(cohort),):
         raise ValueError(f"{rule} gave weights of shape {alpha.shape} for {len(cohort)} clients; give one per client")
     if not np.isfinite(alpha).all():
-        raise ValueError(f"{rule} gave weights that are not finite in round {cohort.round}; mend the rule")
+        raise ValueError(f"{rule} gave weights that are not finite in round {cohort.round}; fix the rule")
     if rule.traits.simplex and ((alpha < 0).any() or abs(math.fsum(alpha.tolist()) - 1) > 1e-9):
         raise ValueError(
             f"{rule} gave weights off the simplex in round {cohort.round} (sum {math.fsum(alpha.tolist()):g}, least "
@@ -157,7 +157,7 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
 
 
 def entangled(rule: Strategy) -> ValueError:
-    """The error about a rule that is not separable, where privacy needs one that is."""
+    """The error for a rule that is not `separable`, where privacy needs one that is."""
     return ValueError(
         f"{rule} lets one client move the weights of others, so its sensitivity is not bounded here; "
         "use FedAvg or FedSoftWorse/FedSoftBetter with known optima inside cap(…, c), or FedWorse(k)/FedBetter(k)"

@@ -30,7 +30,7 @@ class Cap(Combinator, name="cap"):
         if self.c * n < 1 - 1e-12:
             raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
         (a,), following = self.all_weights(state, cohort)
-        c = max(self.c, 1 / n)  # 0.333333333333 stands for 1/3
+        c = max(self.c, 1 / n)  # c = 0.333333333333 is meant as 1/3
         alpha = np.zeros(n)
         while (left := 1 - math.fsum(alpha.tolist())) > 1e-15 * n and not alpha.all():
             alpha = alpha + fill(self._shares(state, cohort, a, alpha == 0), c, left)
@@ -38,7 +38,7 @@ class Cap(Combinator, name="cap"):
         return capped, following
 
     def _shares(self, state: State, cohort: Cohort, a: Array, some: NDArray[np.bool_]) -> Array:
-        """In which proportion ``some`` clients share: as the rule has it, then by their prior, at last equally."""
+        """The proportions among ``some`` clients: those of the rule, else their prior, else equal."""
         inner = self.members[0].among(state["members"][0], cohort, some)
         for shares in (a if inner is None else inner, cohort.prior("size")):
             if shares[some].any():
@@ -46,13 +46,13 @@ class Cap(Combinator, name="cap"):
         return some.astype(np.float64)
 
     def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
-        return min(1.0, f * self.c)  # mass that is cut off the others may come to the liars: only the cap is sure
+        return min(1.0, f * self.c)  # liars may get weight that is cut off from others, so only the cap bounds them
 
     def support(self, n: int, width: float = math.inf) -> int:
         return max(self.members[0].support(n, width), min(n, math.ceil(1 / self.c - 1e-9)))
 
     def sensitivity(self, C: float) -> float:
-        """A client's own part and what the others gain from it, c·C each; for a rule that is `separable`."""
+        """2·c·C: c·C for the client's own part, c·C for what the others gain. The inner rule must be `separable`."""
         if not self.members[0].separable:
             raise entangled(self.members[0])
         return 2 * self.c * C
@@ -66,9 +66,9 @@ class Cap(Combinator, name="cap"):
 def cap(rule: Strategy | str, c: float) -> Cap:
     """No client weighs more than c.
 
-    alpha_i = min(c, λ·a_i), also where a soft rule's a_i are too small for float64; mass that the support
-    of a cannot carry goes to the other clients in proportion to their prior, also capped. c < 1/n cannot be met
-    and is an error.
+    alpha_i = min(c, λ·a_i), where a are the weights of the rule. This also holds where the a_i of a soft rule are too
+    small for float64. Weight that the clients with a_i > 0 cannot carry goes to the other clients in proportion to
+    their prior, also capped. If c < 1/n, there is no solution and ValueError is raised.
 
     >>> import fedalpha
     >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])

@@ -1,4 +1,4 @@
-"""Loss clipping: a lie about a loss reaches only as far as the cohort's own spread."""
+"""`clipped`: losses are clipped to the cohort's own spread, which limits what a lie about a loss can do."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def spread(losses: Array) -> tuple[float, float]:
 
 
 def _median(x: Array) -> float:
-    """The middle, computed so that values near the largest float do not overflow."""
+    """The median, computed so that values near the largest float do not overflow."""
     ordered = np.sort(x)
     return float(0.5 * ordered[(len(x) - 1) // 2] + 0.5 * ordered[len(x) // 2])
 
 
 class Clipped(Combinator, name="clipped"):
-    """The member on losses that were clipped to median ± k·MAD; see `clipped`."""
+    """The rule on losses that were clipped to median ± k·MAD; see `clipped`."""
 
     k: float = field(default=3.0, metadata={"always": True})
 
@@ -44,7 +44,7 @@ class Clipped(Combinator, name="clipped"):
     @cached_property
     def traits(self) -> Traits:
         inner = self.members[0].traits
-        # The limits move with every loss, also with one's own.
+        # The limits depend on every loss, also on the client's own, so monotonicity is lost.
         return Traits(inner.simplex, inner.shift_invariant, 0 if inner.monotone == 0 else None)
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:

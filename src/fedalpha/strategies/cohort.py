@@ -18,7 +18,7 @@ LOSSES: tuple[Need, ...] = ("before", "train", "after")
 
 
 KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "accuracy"})
-"""A rule that needs no more than this is weighed first; clients with alpha = 0 then do not train."""
+"""If a rule needs no more than this, the cohort is weighed before training: clients with alpha = 0 do not train."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +47,12 @@ class Cohort:
         sizes = _vector("sizes", self.sizes)
         n = len(sizes)
         if n == 0:
-            raise ValueError("the cohort is empty: there is nobody to weigh; pass at least one client")
+            raise ValueError("the cohort is empty: there is no client to weigh; pass at least one client")
         if (sizes < 0).any() or not (sizes > 0).any():
             raise ValueError("sizes must be non-negative with a positive sum: pass each client's sample count")
         ids = np.asarray(self.ids, dtype=np.int64)
         if ids.shape != (n,):
-            raise ValueError(f"ids has shape {ids.shape}, but there are {n} clients (sizes): pass one id a client")
+            raise ValueError(f"ids has shape {ids.shape}, but there are {n} clients (sizes): pass one id per client")
         if len(np.unique(ids)) != n:
             raise ValueError("ids repeat: a client takes part once in a round, so its id may appear only once")
         object.__setattr__(self, "ids", ids)
@@ -63,12 +63,12 @@ class Cohort:
                 label = f"losses ({name})" if name in LOSSES else name
                 vector = _vector(label, value)
                 if len(vector) != n:
-                    raise ValueError(f"{label} has {len(vector)} values for {n} clients (sizes): pass one a client")
+                    raise ValueError(f"{label} has {len(vector)} values for {n} clients (sizes): pass one per client")
                 object.__setattr__(self, name, vector)
         if self.gram is not None:
             gram = np.asarray(self.gram, dtype=np.float64)
             if gram.shape != (n, n) or not np.isfinite(gram).all():
-                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: pass one row a client")
+                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: one row per client")
             object.__setattr__(self, "gram", gram)
         if self.round < 0:
             raise ValueError(f"round is {self.round}: rounds are counted from 0")
@@ -79,7 +79,7 @@ class Cohort:
         return len(self.ids)
 
     def replace(self, **changes: Any) -> Cohort:
-        """A copy that knows more: ``cohort.replace(before=losses)``."""
+        """A copy with some fields changed or added: ``cohort.replace(before=losses)``."""
         return dataclasses.replace(self, **changes)
 
     def prior(self, kind: str) -> Array:
@@ -91,7 +91,7 @@ class Cohort:
         return normalise(self.sizes)
 
     def require(self, need: Need) -> Array:
-        """The array called ``need``, or an error that says who must provide it."""
+        """The array called ``need``; raises ValueError if the cohort does not have it."""
         value: Array | None = getattr(self, need)
         if value is None:
             raise ValueError(
@@ -105,9 +105,9 @@ def _vector(name: str, value: ArrayLike) -> Array:
     try:
         vector = np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be a list of numbers, one a client: {error}") from None
+        raise ValueError(f"{name} must be a list of numbers, one per client: {error}") from None
     if vector.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}: pass one number a client")
+        raise ValueError(f"{name} must be one-dimensional, got shape {vector.shape}: pass one number per client")
     bad = np.flatnonzero(~np.isfinite(vector))
     if len(bad):
         raise ValueError(

@@ -13,13 +13,13 @@ from fedalpha.strategies.simplex import Array
 
 
 class Combinator(Strategy):
-    """Shared by all: members with a state each, and the traits that all members have."""
+    """The base of combinators: members, each with its own state, and the traits that all members have."""
 
     members: tuple[Strategy, ...] = field(metadata={"positional": True})
 
     @cached_property
     def traits(self) -> Traits:
-        """Kept with the object: rules that hold rules would else be asked again and again by those around them."""
+        """Cached, because every level of nested combinators would compute the traits below it again."""
         each = [m.traits for m in self.members]
         monotone = {t.monotone for t in each} - {0}
         return Traits(
@@ -44,13 +44,13 @@ class Combinator(Strategy):
         return frozenset[Need]().union(*each)
 
     def all_weights(self, state: State, cohort: Cohort) -> tuple[list[Array], State]:
-        """Every member's alpha, and the state with all members advanced."""
+        """Every member's alpha, and the next state of all members."""
         pairs = [m.weights(s, cohort) for m, s in zip(self.members, state["members"], strict=True)]
         return [alpha for alpha, _ in pairs], {**state, "members": [dict(s) for _, s in pairs]}
 
 
 def parsed(owner: str, rules: Sequence[object], least: int = 2) -> tuple[Strategy, ...]:
-    """Strategies, from strategies or their texts."""
+    """The rules as strategies; each may be given as a strategy or as its text."""
     if len(rules) < least:
         raise ValueError(f"{owner}: {len(rules)} rule(s) given, at least {least} needed")
     members = []

@@ -1,4 +1,4 @@
-"""How a rule looks at the rules beside it, so that it can refuse company in which it would break its promise."""
+"""How a rule sees the other rules of its algorithm, so that it can refuse those with which it cannot work."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 
 class Company(Protocol):
-    """An algorithm as its parts see it: the five plug points, and how many clients the server weighs again.
+    """An algorithm as its rules see it: the five plug points, and how many clients the server weighs again.
 
-    The types are those of `fedalpha.round.Algorithm`; rules of a lower layer do not know them all.
+    The types are those of `fedalpha.round.Algorithm`. They are Any here, as lower layers cannot import all of them.
     """
 
     @property
@@ -29,4 +29,4 @@ class PlugPoint:
     """What the rules of all five plug points can do."""
 
     def check(self, company: Company) -> None:
-        """Raise ValueError if the rule would not keep its promise in this algorithm; rules that hold rules ask them."""
+        """Raise ValueError if the rule does not work in this algorithm. Rules with inner rules also check those."""

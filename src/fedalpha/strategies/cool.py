@@ -28,8 +28,9 @@ class Cool(Tempered, name="cool"):
 def cool(rule: Strategy | str, *, c: float = 1.0, a: float = 1.0, gamma: float = 1.0) -> Cool:
     """An annealed temperature: κ_max/κ_min ≤ 1 + c·(round + γ)^−a, so the rule becomes FedAvg.
 
-    For 0 < a ≤ 1 the expected distance to w* is O((t + γ)^−a); with ``prior=uniform`` it is the uniform mean that
-    the rule becomes, and its optimum. "Cool" as in cooling off: the rule loses its edge, its temperature T rises.
+    For 0 < a ≤ 1 the expected distance to w* is O((t + γ)^−a). With ``prior=uniform`` the rule becomes the uniform
+    mean instead, and w* is that of the uniform mean. The name means "cool off": the rule becomes less sharp, while
+    its temperature T rises.
 
     >>> import fedalpha
     >>> fedalpha.weights("cool(FedSoftWorse(T=0), c=3)", losses=[2, 1], sizes=[1, 1], round=0).round(3)

@@ -1,4 +1,4 @@
-"""What rules share that compare the sizes of losses, or follow them over the rounds."""
+"""The base of rules that compare the sizes of losses, or follow losses over the rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedalpha.strategies.simplex import Array
 
 
 class Course(Strategy):
-    """What these rules share: the loss they look at (``train`` as in the references), never negative."""
+    """A rule with a ``loss`` that it looks at (``train`` as in the references); negative losses are an error."""
 
     loss: Need = field(default="train", kw_only=True)
 

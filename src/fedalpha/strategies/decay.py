@@ -14,5 +14,5 @@ def decay(round: int, c: float, a: float, gamma: float) -> float:
 
 
 def checked_rate(owner: str, c: float, a: float, gamma: float) -> tuple[float, float, float]:
-    """c, a, γ of a decay; the guarantee holds for rates a ≤ 1."""
+    """Check c, a and γ of a decay and return them; the guarantee needs a ≤ 1."""
     return number(owner, "c", c), number(owner, "a", a, most=1), number(owner, "gamma", gamma)

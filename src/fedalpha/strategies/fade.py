@@ -1,4 +1,4 @@
-"""`fade`: any rule, mixed away towards FedAvg at a chosen rate, so that no bias is left in the limit.
+"""`fade`: any rule, mixed with FedAvg. The share of FedAvg grows to 1, so that no bias is left in the limit.
 
 A `switch` to FedAvg removes the bias too, at once. docs/theory.md has the statement and its proof.
 """

@@ -43,7 +43,7 @@ class FedCostWAvg(Course):
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         losses = self.losses(cohort)
-        now = np.log(np.maximum(losses, 1e-300))  # ratios of any finite losses, in logarithms
+        now = np.log(np.maximum(losses, 1e-300))  # logarithms, as ratios of losses may overflow
         before = recall(state, cohort.ids, math.nan)
         fall = np.where(np.isnan(before), 0.0, np.log(np.maximum(np.nan_to_num(before), 1e-300)) - now)
         ratios = normalise(np.exp(fall - fall.max()))

@@ -20,12 +20,12 @@ from fedalpha.strategies.simplex import Array, onto_box
     examples=("FedMGDA(epsilon=0.1)", "FedMGDA(epsilon=1, eta=0.5, prior=uniform)", "FedMGDA(epsilon=0)"),
 )
 class FedMGDA(Strategy):
-    """FedMGDA+: normalise every client's move, then take the smallest vector of their hull.
+    """FedMGDA+: scale every client's update to length 1, then take the smallest vector in the hull of these directions.
 
-    With epsilon = 1 that vector makes a non-negative product with every client's direction (no client is
-    made worse, to first order); epsilon = 0 is the mean of the directions weighted by the prior. ``eta``
-    is the length scale of the server's step: directions have length 1. A client that did not
-    move has no direction and counts as 0.
+    With epsilon = 1 that vector has a non-negative inner product with every client's direction: no client is
+    made worse, to first order. With epsilon = 0 it is the mean of the directions, weighted by the prior. ``eta``
+    is the length scale of the server's step, as directions have length 1. A client that is idle has no direction
+    and gets the coefficient 0.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedMGDA(epsilon=1)", losses=[1, 1], gram=[[4, 0], [0, 1]])
@@ -50,7 +50,7 @@ class FedMGDA(Strategy):
         return frozenset({"gram"})
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
-        by_id = np.argsort(cohort.ids)  # one order for all callers: sums of products depend on it
+        by_id = np.argsort(cohort.ids)  # rounding of the sums depends on the order of clients
         gram = cohort.require("gram")[np.ix_(by_id, by_id)]
         lengths = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
         scale = np.where(lengths > 0, lengths, 1.0)
@@ -79,7 +79,7 @@ def smallest_in_hull(gram: NDArray[np.float64], p: Array, epsilon: float, steps:
         moved = found - point
         if float(np.abs(found - ahead).max()) < 1e-13:
             return found
-        if math.fsum(((ahead - found) * moved).tolist()) > 0:  # overshot: start the momentum again
+        if math.fsum(((ahead - found) * moved).tolist()) > 0:  # overshot: restart the momentum
             momentum = 1.0
         following = (1 + math.sqrt(1 + 4 * momentum * momentum)) / 2
         ahead = found + (momentum - 1) / following * moved

@@ -18,9 +18,10 @@ from fedalpha.strategies.simplex import Array, normalise, shares
 class FedNolowe(Course):
     """Two L1 normalisations: the lower a client's share of the losses, the more it weighs.
 
-    Checked against the authors' code (dongld-2020/fednolowe): losses over their sum, 1 minus that, over its sum; all
-    alike where every loss is 0; sizes play no part. Their loss is the mean over all local epochs of the round,
-    ours over the last one (the same for one epoch). A single client, for which they divide 0 by 0, weighs 1.
+    Checked against the authors' code (dongld-2020/fednolowe): losses are divided by their sum, and 1 minus that again
+    by its sum. The weights are equal if every loss is 0; sizes are not used. The authors' loss is the mean over all
+    local epochs of the round, here it is the mean over the last one (the same for one epoch). For a single client
+    the authors' code divides 0 by 0; here the client weighs 1.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedNolowe", losses=[1, 3])

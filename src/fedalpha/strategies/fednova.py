@@ -20,7 +20,7 @@ from fedalpha.strategies.simplex import Array
 class FedNova(Strategy):
     """Normalised averaging: clients with many local steps do not pull the model their way.
 
-    ``momentum``: that of the local SGD; a client's steps then count as
+    ``momentum``: the momentum of the local SGD; a client's steps then count as
     ‖a‖₁ = (τ − ρ(1 − ρ^τ)/(1 − ρ))/(1 − ρ). With equal steps this is FedAvg.
 
     >>> import fedalpha
@@ -33,7 +33,7 @@ class FedNova(Strategy):
 
     def __post_init__(self) -> None:
         if isinstance(self.momentum, bool) or not isinstance(self.momentum, int | float) or not 0 <= self.momentum < 1:
-            raise ValueError(f"FedNova: momentum = {self.momentum!r}; give that of the local updates, in [0, 1)")
+            raise ValueError(f"FedNova: momentum = {self.momentum!r}; give the momentum of local SGD, in [0, 1)")
         object.__setattr__(self, "momentum", float(self.momentum))
         choice("FedNova", "prior", self.prior, PRIORS)
 

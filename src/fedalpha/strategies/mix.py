@@ -26,7 +26,7 @@ class Mix(Combinator, name="mix"):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         alphas, state = self.all_weights(state, cohort)
         total = np.zeros(len(cohort))
-        whole = math.fsum(self.shares)  # 1, but for the digits that were not written
+        whole = math.fsum(self.shares)  # 1, up to the rounding of written shares
         for share, alpha in zip(self.shares, alphas, strict=True):
             total += share / whole * alpha
         return total, state

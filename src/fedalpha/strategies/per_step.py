@@ -44,7 +44,7 @@ def per_step(rule: Strategy | str) -> PerStep:
     """Weights for unequal local work: a client that takes E_i steps counts E_i times, so divide by E_i.
 
     The effective weights, ∝ alpha_i·E_i, are then those of the rule: `per_step(FedAvg)` stays
-    unbiased. A client that took no step brings nothing and gets 0.
+    unbiased. A client that took no step has no update and weighs 0.
 
     >>> import fedalpha
     >>> fedalpha.weights("per_step(FedAvg)", losses=[1, 1], sizes=[1, 1], steps=[1, 3])

@@ -1,4 +1,4 @@
-"""`qFedAvg`: losses to the power q, with a step length that fits (q-FFL). It evens out accuracy at a tunable price."""
+"""`qFedAvg`: losses to the power q, with a matching step length (q-FFL). It evens out accuracy at a tunable price."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class qFedAvg(Strategy):
         losses = cohort.require("before") + 1e-10
         if (losses <= 0).any():
             raise ValueError("qFedAvg needs losses ≥ 0, as it raises them to a power; use FedSoftWorse instead")
-        # Dividing all losses by the largest changes no alpha but for the first term of h.
+        # Divide all losses by the largest, against overflow. The factor cancels, except in the first term of h.
         scale = losses.max()
         share = np.maximum(losses / scale, 1e-300)
         L = 1 / self.lr

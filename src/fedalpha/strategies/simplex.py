@@ -27,7 +27,7 @@ def largest(p: Array, f: int) -> float:
 
 
 def fill(a: Array, c: float, mass: float) -> Array:
-    """min(c, λ·a) with the λ that gives ``mass`` in all, or c on all of a's support if that is less."""
+    """min(c, λ·a) with λ such that the sum is ``mass``; c wherever a > 0 if even that sums to less."""
     order = np.argsort(-a, kind="stable")
     ordered = a[order]
     support = int((ordered > 0).sum())
@@ -37,9 +37,9 @@ def fill(a: Array, c: float, mass: float) -> Array:
     tails = np.cumsum(ordered[::-1])[::-1][:support]
     rest = mass - np.arange(support) * c
     fits = rest * (ordered[:support] / tails) <= c
-    fits[-1] = True  # it does, but for rounding
+    fits[-1] = True  # always so, up to rounding
     j = int(np.argmax(fits))
-    with np.errstate(over="ignore"):  # a/tail_j may be huge for those at the cap, and is at most 1 for the others
+    with np.errstate(over="ignore"):  # a/tail_j may be huge for clients at the cap; it is at most 1 for the others
         filled: Array = np.minimum(c, rest[j] * (a / tails[j]))
     return filled
 
@@ -74,7 +74,7 @@ def onto_box(point: Array, low: Array, high: Array) -> Array:
     centre = corners[first] + (corners[last] - corners[first]) / 2
     free = (point - centre > low) & (point - centre < high)
     found = clipped(centre)
-    if free.any():  # those inside the box share what the others leave
+    if free.any():  # clients inside the box share what is left by those at its border
         rest = 1 - math.fsum(found[~free].tolist())
         theta = (math.fsum(point[free].tolist()) - rest) / int(free.sum())
         found = np.where(free, np.clip(point - theta, low, high), found)

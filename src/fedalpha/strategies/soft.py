@@ -20,7 +20,7 @@ from fedalpha.strategies.loss_aware import LossAware
 from fedalpha.strategies.simplex import Array, largest, normalise
 
 TINY = 1e-300
-"""Smaller weights have lost digits to underflow, or are about to."""
+"""Weights below this have lost digits to underflow, or are close to it."""
 
 
 class Soft(LossAware):
@@ -68,7 +68,7 @@ class Soft(LossAware):
 
 
 def tilt(p: Array, x: Array, T: float) -> Array:
-    """p_i·exp(x_i/T), normalised; T = inf gives p itself, T = 0 splits the largest x ∝ p.
+    """p_i·exp(x_i/T), normalised; T = inf gives p, T = 0 shares all weight ∝ p among the largest x.
 
     >>> tilt(np.array([0.5, 0.5]), np.array([1e300, 0.0]), 0.2)
     array([1., 0.])

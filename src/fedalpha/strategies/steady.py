@@ -1,4 +1,4 @@
-"""`steady`: any rule, kept at a share of FedAvg's effective number of clients: bounded noise (docs/theory.md)."""
+"""`steady`: any rule, with at least a share of FedAvg's effective clients: bounded noise (docs/theory.md)."""
 
 from __future__ import annotations
 

@@ -51,10 +51,10 @@ class TopK(LossAware):
         return self.count(n)
 
     def sensitivity(self, C: float) -> float:
-        """One client more or less replaces one of the k in the mean: 2·C/k."""
+        """2·C/k: adding or removing one client replaces one of the k clients in the mean."""
         if isinstance(self.k, int) and self.optima == "known":
             return 2 * C / self.k
-        raise ValueError(f"{self}: the number of clients in the mean depends on who is there; give k as a whole number")
+        raise ValueError(f"{self}: the number of clients in the mean depends on the cohort; give k as a whole number")
 
 
 @STRATEGIES.register(

@@ -21,7 +21,7 @@ _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "se
 class Cell:
     """``strategy`` is its text in the study; ``settings.strategy`` what is run (a protocol may change it).
 
-    ``stored_as`` is the key under which a study's folder already knows the cell.
+    ``stored_as`` is the key under which a study's folder has stored the cell.
     """
 
     case: str
@@ -33,10 +33,10 @@ class Cell:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All that decides the rows of this cell.
+        """Everything that decides the rows of this cell.
 
-        Settings that stand at their default are left out, so that a setting that is added to the library
-        later does not give every finished cell another key.
+        Settings at their default are left out. So a setting that is added to the library later does not change
+        the keys of finished cells.
         """
         full, given = self.settings.model_dump(exclude_none=True), self.settings.model_dump(exclude_defaults=True)
         config = {name: value for name, value in full.items() if name in _ALWAYS or name in given}
@@ -48,7 +48,7 @@ class Cell:
         return self.stored_as or _digest(self.config)
 
     def entry(self) -> dict[str, Any]:
-        """The cell in ``study.json``: all of its settings, so that it reads back whatever the defaults become."""
+        """The cell in ``study.json``: all of its settings, so that later changes of defaults do not matter."""
         stop = {"stop_at": str(self.stop_at)} if self.stop_at else {}
         own = {"cell": self.key, "case": self.case, "strategy": self.strategy, "seed": self.seed, **stop}
         return own | {"settings": self.settings.model_dump(exclude_none=True)}
@@ -75,10 +75,10 @@ class Cell:
         return "accuracy" in STRATEGIES.parse(self.settings.strategy).requires
 
     def shared(self, other: Cell) -> int:
-        """How many rounds the two play by the same rules, from the start: their rows 0 … that are equal.
+        """How many rounds from the start the two cells play by the same rules; their rows up to there are equal.
 
-        0 for cells that differ in anything but the strategy, and where only one looks at the accuracy (its state
-        holds what it saw).
+        0 for cells that differ in anything but the strategy, and if only one looks at the accuracy (its state
+        contains the accuracy).
         """
         if self.group != other.group or self.looks != other.looks:
             return 0
@@ -113,7 +113,7 @@ def stages(strategy: Strategy) -> list[tuple[int, str]]:
     if not isinstance(strategy, Switch) or not strategy.at:
         return [(0, str(strategy))]
     if any(isinstance(member, Switch) for member in strategy.members):
-        return [(0, str(strategy))]  # its members count rounds of their own accord
+        return [(0, str(strategy))]  # an inner switch counts its own rounds
     starts = [0, *strategy.at]
     ends: list[float] = [*strategy.at, float("inf")]
     found: list[tuple[int, str]] = []

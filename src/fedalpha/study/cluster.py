@@ -1,4 +1,4 @@
-"""The cells of a study on a Ray cluster: each is a task, and what comes back is stored here.
+"""The cells of a study on a Ray cluster: each is a task, and its result is stored on this machine.
 
 A cell whose node dies is run again elsewhere, to the same bytes.
 """

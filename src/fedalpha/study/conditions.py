@@ -1,4 +1,4 @@
-"""When a cell's question is answered: ``stop_at = "accuracy >= 0.6"``."""
+"""The condition under which a cell stops early: ``stop_at = "accuracy >= 0.6"``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The cells of a study that are under way, each in a process of its own with one worker.
 
-A cell becomes visible when it is finished, whole, so there is nothing to repair: what is not there is run. A cell
-that will share all of its rows with an earlier one waits for it, and takes its rows if they prove to coincide.
+A cell is stored only when it is finished, so nothing needs repair: a cell that is not stored is run. A cell that may
+have the same rows as an earlier one waits for it, and takes its rows if the two cells coincide.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from fedalpha.round import ServerState
 
 Watch = Callable[[int, int, list[str]], None]
-"""Told now and then: cells done, cells in all, labels of those running."""
+"""Called repeatedly with the cells done, the cells in total, and the labels of the running cells."""
 
 
 class Crew:
-    """The cells of one study that are under way, each in a process of its own."""
+    """The running cells of one study, each in its own process."""
 
     goes_on = True
-    """Whether a cell can start from the state in which another one left the rounds that they share."""
+    """Whether a cell can start from another cell's state after the rounds that they share."""
 
     def __init__(self, store: Store, cells: Sequence[Cell], per_client: PerClient, watch: Watch | None) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class Crew:
         self.donors = {key: donor for group in self.groups.values() for key, donor in donors(group).items()}
 
     def run(self, jobs: int | None = None) -> dict[str, str]:
-        """Run until nothing is left, so many at a time (by default as many as there is room for); the errors."""
+        """Run all missing cells, ``jobs`` at a time (`room` by default). Returns the errors."""
         if len(self.done) < len(self.cells):
             import fedalpha.runs.experiment  # noqa: F401 - imported once, before processes are forked
         try:
@@ -76,7 +76,7 @@ class Crew:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def launch(self, cell: Cell) -> Any:
-        """Start a cell; what stands for it while it runs."""
+        """Start a cell. Returns its handle, which is in `running` until the cell ends."""
         methods = multiprocessing.get_all_start_methods()
         context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.kept(cell))
@@ -85,11 +85,11 @@ class Crew:
         return process
 
     def wait(self) -> None:
-        """Wait until some cell has ended, for a second at most."""
+        """Wait until a cell ends, for at most a second."""
         wait([process.sentinel for process in self.running.values()], timeout=1.0)
 
     def stop(self) -> None:
-        """End what is running."""
+        """Terminate all running cells."""
         for process in self.running.values():
             process.terminate()
         for process in self.running.values():
@@ -107,13 +107,13 @@ class Crew:
                 self.running[cell.key] = self.launch(cell)
 
     def _awaited(self, cell: Cell) -> bool:
-        """Whether an earlier cell, not finished yet, may turn out to have the same rows, or the first of them.
+        """Whether this cell must wait: an earlier, unfinished cell may have the same rows, or the same first rows.
 
-        One that failed holds up those that may have its rows: which of them is computed may not depend on luck.
+        A cell that failed blocks those that may have its rows, so that it never depends on chance which is computed.
         """
         donor = self.donors.get(cell.key)
         if donor is not None and is_there(branch(self.store, donor, cell.shared(donor))):
-            return False  # it shares most, and goes beyond the shared rounds: nobody's rows are the same
+            return False  # its donor played beyond the shared rounds, so no cell has the same rows
         for other in self.groups[cell.group]:
             if other.key == cell.key:
                 return False
@@ -124,17 +124,17 @@ class Crew:
         return False
 
     def _held_up(self) -> dict[str, str]:
-        """The cells that were not run because one that may have their rows failed."""
+        """The cells that were not run because a cell that may have their rows failed."""
         left = (cell for cell in self.cells if cell.key not in self.done and cell.key not in self.errors)
         return {cell.key: f"{cell.label}\nnot run: it may have the rows of a cell that failed" for cell in left}
 
     def _marks(self, cell: Cell) -> frozenset[int]:
-        """The rounds after which others go on from this cell's state."""
+        """The rounds after which other cells start from this cell's state."""
         followers = [other for other in self.groups[cell.group] if self.donors.get(other.key) is cell]
         return frozenset(other.shared(cell) for other in followers if other.key not in self.done)
 
     def _take_over(self, cell: Cell) -> bool:
-        """Store the rows of a finished cell as this one's, if they are the same by construction."""
+        """Store the rows of a finished twin as this cell's rows, if there is one."""
         for other in self.groups[cell.group]:
             if other.key == cell.key or other.key not in self.done or not _may_coincide(cell, other):
                 continue
@@ -148,7 +148,7 @@ class Crew:
         return False
 
     def collect(self) -> None:
-        """Note which cells have ended, and how."""
+        """Record which cells have ended, and how."""
         for key, process in list(self.running.items()):
             if process.is_alive():
                 continue
@@ -170,7 +170,7 @@ def _may_coincide(cell: Cell, other: Cell) -> bool:
 
 @dataclass(frozen=True)
 class _Job:
-    """What a process is told."""
+    """The arguments of a cell's process."""
 
     folder: Path
     cell: Cell
@@ -183,7 +183,7 @@ def _work(job: _Job, parent: int) -> None:
     """Run one cell in a process of its own."""
     from fedalpha.engine.backends.pool import keep_freed_memory
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
     keep_freed_memory()
@@ -208,14 +208,14 @@ def _work(job: _Job, parent: int) -> None:
 
 
 def shares(cell: Cell, donor: Cell | None) -> dict[str, Any]:
-    """What is said of a cell whose first rounds are another's."""
+    """The note about a cell that shares its first rounds with ``donor``."""
     return {} if donor is None else {"shares": {"cell": donor.key, "rounds": cell.shared(donor)}}
 
 
 def measure(
     cell: Cell, per_client: PerClient, callbacks: Sequence[Any], begin: tuple[ServerState, list[Row]] | None = None
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Run a cell in this process, from ``begin`` if that is given: its columns, and how it ended."""
+    """Run a cell in this process, from ``begin`` if it is given. Returns its columns, and how it ended."""
     import torch
 
     from fedalpha.runs.machine import versions
@@ -230,7 +230,7 @@ def measure(
 
 
 def columns(history: History, per_client: PerClient = "all") -> dict[str, list[Any]]:
-    """A history as columns; times are left out, as they are no result."""
+    """A history as columns; times are left out, because they are not results."""
     from fedalpha.analysis.columns import stored
 
     return {found.name: [found.read(row) for row in history.rows] for found in stored(per_client)}
@@ -240,7 +240,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
     from fedalpha.runs.callbacks import Callback
 
     class Progress(Callback):
-        """Says what is running, stops when the question is answered, ends with its parent."""
+        """Records progress, stops the cell at ``stop_at``, and exits if the parent has died."""
 
         started = time.time()
         begun = 0
@@ -263,7 +263,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
 def note_running(
     store: Store, cell: Cell, started: float, begun: int = 0, round: int = 0, accuracy: float | None = None
 ) -> None:
-    """Say where a cell is: begun at round ``begun``, now after round ``round``."""
+    """Record the progress of a cell: it began at round ``begun`` and is now after round ``round``."""
     record = {"pid": os.getpid(), "label": cell.label, "started": started, "time": time.time()}
     record |= {"begun": begun, "round": round, "rounds": cell.settings.rounds, "accuracy": accuracy}
     write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")

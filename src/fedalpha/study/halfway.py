@@ -1,6 +1,6 @@
-"""States on the way: a cell that was killed goes on, and a hybrid starts where its first rule already is.
+"""Saved states of cells: a killed cell resumes from its own, a hybrid starts from the state of its first rule.
 
-Both live in ``log/`` and are no results: without them a cell starts at round 0 and gets the same rows.
+Both are in ``log/`` and are not results: without them a cell starts at round 0 and gets the same rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS = 20.0
 
 
 def half(store: Store, cell: Cell) -> Path:
-    """Where a cell's own state is."""
+    """Where a cell's own state is saved."""
     return store.log / "half" / cell.key
 
 
@@ -40,12 +40,12 @@ def branch(store: Store, cell: Cell, round: int) -> Path:
 
 
 def is_there(folder: Path) -> bool:
-    """Whether a state is whole: its manifest is written last."""
+    """Whether a state was saved completely: its manifest is written last."""
     return any(folder.glob("*.json"))
 
 
 class Save(Callback):
-    """Saves a running cell now and then, and at the rounds (``marks``) from which other cells go on."""
+    """Saves a running cell every `SECONDS`, and at the rounds (``marks``) from which other cells start."""
 
     def __init__(self, store: Store, cell: Cell, marks: frozenset[int]) -> None:
         self.store, self.cell, self.marks = store, cell, marks
@@ -59,7 +59,7 @@ class Save(Callback):
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         self.rows.append(row)
         if self.cell.stop_at is not None and self.cell.stop_at(row):
-            return None  # its question is answered: nobody goes on from here
+            return None  # the cell stops here, so no cell starts from this state
         if state.round in self.marks:
             self._save(branch(self.store, self.cell, state.round), state)
         if time.monotonic() - self.saved > SECONDS:
@@ -69,12 +69,12 @@ class Save(Callback):
 
     def _save(self, folder: Path, state: ServerState) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Kept between saves: it knows which rows are on disk.
+        # The object is kept between saves, because it knows which rows are on disk.
         self.folders.setdefault(folder, Generations(folder)).save(state.round, state_tree(state), self.rows)
 
 
 def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState, list[Row]] | None:
-    """The furthest state that a cell can go on from: its own, or that of a cell with the same first rounds."""
+    """The state from which a cell starts: its own, or that of a cell with the same first rounds; None for round 0."""
     own = _load(half(store, cell))
     if own is not None:
         return own
@@ -109,18 +109,18 @@ def adopted(first: Strategy, state: State, second: Strategy, round: int, clients
 
 
 def clear(store: Store, cell: Cell) -> None:
-    """Forget a finished cell's own state."""
+    """Delete a finished cell's own state."""
     shutil.rmtree(half(store, cell), ignore_errors=True)
 
 
 def clear_all(store: Store) -> None:
-    """Forget every state, when the study is done."""
+    """Delete all states when the study is done."""
     for name in ("half", "branches"):
         shutil.rmtree(store.log / name, ignore_errors=True)
 
 
 def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
-    """For each cell the earlier one with which it shares most rounds from the start (some, but not all)."""
+    """For each cell the earlier one with which it shares the most first rounds (some, but not all)."""
     found: dict[str, Cell] = {}
     for i, cell in enumerate(cells):
         best = max(cells[:i], key=cell.shared, default=None)
@@ -135,7 +135,7 @@ def _load(folder: Path) -> tuple[ServerState, list[Row]] | None:
     try:
         found = Generations(folder).load()
     except (DamagedError, FormatError):
-        return None  # it only saves time
+        return None  # a state only saves time
     return None if found is None else (restored(found[0]), list(found[1]))
 
 
@@ -144,7 +144,7 @@ def _switches(strategy: Strategy) -> bool:
 
 
 def _places(strategy: Strategy) -> list[int]:
-    """The members that get any rounds at all, in order."""
+    """The indices of the members that play at least one round, in order."""
     assert isinstance(strategy, Switch)
     starts, ends = [0, *strategy.at], [*strategy.at, float("inf")]
     return [i for i, (start, end) in enumerate(zip(starts, ends, strict=True)) if start < end]

@@ -46,15 +46,15 @@ from fedalpha.study.protocols import protocol, restyled
 from fedalpha.text import nearest
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
-"""Settings of a run that a study lists itself, and under which key."""
+"""Settings of a run that a study has keys of its own for, and these keys."""
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
 STORED = {"stored": True}
-"""A study that was run already: its strategies need not be known here (their plugin may have gone)."""
+"""Context of a stored study: its strategies need not be registered, since their plugin may be missing."""
 
 
 class Published(BaseModel):
-    """A figure that somebody published, to stand beside ours; accuracies are fractions."""
+    """A published figure, shown beside ours; accuracies are fractions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,7 +65,7 @@ class Published(BaseModel):
 
 
 class Claim(BaseModel):
-    """Somebody's claim that ``better`` beats each of ``than`` in ``measure``."""
+    """A claim that ``better`` beats each of ``than`` in ``measure``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,7 +81,7 @@ class Claim(BaseModel):
 
 
 class Zoom(BaseModel):
-    """A window of the accuracy curves that is drawn once more, larger."""
+    """A window of the accuracy curves that is drawn again, larger."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -110,7 +110,7 @@ _TABLES: dict[str, type[BaseModel]] = {
 
 
 class Study(BaseModel):
-    """What is run. Adding strategies, seeds or cases later only runs what is missing."""
+    """A study. When strategies, seeds or cases are added later, only the missing cells are run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -259,7 +259,7 @@ class Study(BaseModel):
         ]
 
     def unanswered(self) -> list[str]:
-        """The measures for which no answer is to be expected, and why: better known before the study is run."""
+        """The measures for which no value can be expected, and why; shown before the study is run."""
         measures = [Measure.parse(text) for text in dict.fromkeys([*self.measures, *(c.measure for c in self.claims)])]
         found = []
         for cell in {cell.case: cell for cell in self.cells()}.values():
@@ -268,7 +268,7 @@ class Study(BaseModel):
         return found
 
     def with_changes(self, **changes: Any) -> Study:
-        """A copy with other values, checked again; ``rounds`` is that of every case, None changes nothing."""
+        """A copy with other values, checked again. ``rounds`` applies to every case; None changes nothing."""
         values = self.model_dump(exclude_unset=True)
         for key, value in changes.items():
             if key == "rounds" and value is not None:
@@ -357,7 +357,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _why_not(measure: Measure, cell: Cell) -> str:
-    """Why a cell will hardly answer; empty if it should."""
+    """Why a cell can hardly have a value of this measure; empty if it can."""
     rounds, every, stop = cell.settings.rounds, cell.settings.evaluate_every, cell.stop_at
     if measure.at is not None:
         if measure.at > rounds:

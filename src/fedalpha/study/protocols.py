@@ -18,7 +18,7 @@ PAPER_LR = "exponential(0.001, rate=0.99)"
 
 @dataclass(frozen=True)
 class Protocol:
-    """``settings`` of the run, and ``rules``: arguments that every loss-aware rule takes over (where it has them)."""
+    """``settings`` of the run, and ``rules``: arguments that are set in every loss-aware rule that has them."""
 
     name: str
     summary: str

@@ -24,7 +24,7 @@ from fedalpha.text import nearest
 
 NAMES = ("mnist-iid", "mnist-hybrid", "fmnist-noniid", "fmnist-hybrid", "fmnist-topk", "further")
 TABLES = ("fmnist-noniid", "fmnist-hybrid")
-"""Those that are tables in the paper, and can be run for their figures alone."""
+"""The experiments with a table in the paper, which ``--table`` can run alone."""
 Form = Literal["quick", "table"]
 
 
@@ -50,7 +50,7 @@ def experiment(
     if form is not None:
         changes = found.quick if form == "quick" else found.table
         if not changes:
-            raise ValueError(f"{name} is no table of the paper; {' and '.join(TABLES)} are, or leave --table out")
+            raise ValueError(f"{name} is not a table of the paper; {' and '.join(TABLES)} are, or leave --table out")
         found = found.with_changes(**_that_fit(found, changes), **changes)
     found = found.with_changes(seeds=seeds, rounds=rounds)
     suffix = f"-{form}" if form else ""
@@ -58,7 +58,7 @@ def experiment(
 
 
 def _that_fit(found: Study, changes: dict[str, Any]) -> dict[str, Any]:
-    """The published figures and claims that are still measured after the changes; the windows of the full form go."""
+    """The published figures and claims that are still measured after the changes. Windows are removed."""
     measures, strategies = (set(changes.get(k, getattr(found, k))) for k in ("measures", "strategies"))
     figures = [p for p in found.published if p.measure in measures and p.strategy in strategies]
     claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= strategies]
@@ -67,7 +67,7 @@ def _that_fit(found: Study, changes: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Rate:
-    """What FedAvg did with one learning rate: ``mean`` over the calibration seeds; ``unreached`` runs are censored."""
+    """FedAvg with one learning rate: its ``mean`` over the calibration seeds; ``unreached`` runs are censored."""
 
     lr: float
     mean: Interval

@@ -28,7 +28,7 @@ def run_study(
     ray_address: str | None = None,
     watch: Watch | None = None,
 ) -> Store:
-    """Run what is missing, and return the store with everything in it.
+    """Run the missing cells, and return the store with all cells.
 
     ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
     default); ``ray_address`` a Ray cluster on which the cells are run. None of them changes a byte of the results.
@@ -73,7 +73,7 @@ def to_toml(study: Study) -> str:
 
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
-    """One runner per folder; the lock goes with the process, however it ends."""
+    """One runner per folder. The lock is released when the process ends, however it ends."""
     with ExitStack() as stack:
         try:
             store.log.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,9 @@ from fedalpha.study.tables import Result
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells, what runs now, what failed, and the seconds that the rest will take (None: unknown).
+    """Counts of cells, the running and the failed cells, and the seconds that the rest will take (None: unknown).
 
-    ``not_begun`` counts the cases of which no cell was timed here; the seconds suppose that they are like the others.
+    ``not_begun`` counts the cases of which no cell was timed; the estimate assumes that they are like the others.
     """
 
     total: int
@@ -70,9 +70,9 @@ def status(folder: str | Path) -> Status:
 def _left(
     store: Store, cells: dict[str, Cell], done: dict[str, Result], running: list[dict[str, Any]]
 ) -> tuple[float | None, int]:
-    """The rounds that are still to be played, each at the pace of the cells most like it that were timed here.
+    """The seconds for all remaining rounds, each at the pace of the most similar cells that were timed here.
 
-    Also the number of cases among them of which none was.
+    Also returns the number of remaining cases of which no cell was timed.
     """
     missing = [cell for key, cell in cells.items() if key not in done]
     file = store.log / "times.jsonl"
@@ -100,16 +100,16 @@ def _left(
 
 
 def _shared(cell: Cell, group: list[Cell]) -> int:
-    """The rounds that need not be played, as an earlier cell plays them."""
+    """The rounds that need not be played, because an earlier cell plays them."""
     earlier = itertools.takewhile(lambda other: other.key != cell.key, group)
     try:
         return max((cell.shared(other) for other in earlier), default=0)
-    except ValueError:  # a plugin's strategy: reading a study's folder does without the plugin
+    except ValueError:  # a plugin's strategy: a study's folder is read without the plugin
         return 0
 
 
 class _Means:
-    """What was seen in cells, averaged over those that are most like a given one."""
+    """Values of cells, averaged over the cells most similar to a given one."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], list[float]] = {}

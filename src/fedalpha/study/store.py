@@ -1,12 +1,12 @@
-"""The folder of a study: plain files, each of which appears whole or not at all.
+"""The folder of a study: plain files, each written atomically.
 
 - ``study.toml``: the study as it was last run; ``study.json``: its cells, their keys and labels.
-- ``cells/<key>.parquet``: a cell that was finished since the study was started; one row per round, and what is
-  known of the cell: its configuration, its hash, the versions it ran with, why it ended, and which cell it
+- ``cells/<key>.parquet``: a cell that was finished since the study was started; one row per round, and the
+  facts of the cell: its configuration, its hash, the versions it ran with, why it ended, and which cell it
   coincides with.
 - ``cells.parquet``: all cells, into which those files are packed when the study has run.
 - ``rounds.csv``: the numbers of all cells in one table, made from the cells.
-- ``log/``: what is running, times and errors; no result, safe to delete, not worth committing.
+- ``log/``: running cells, times and errors; not results, safe to delete, not to be committed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Store:
     def pack(self, cells: Sequence[Cell]) -> None:
         """Put every stored cell into ``cells.parquet``, those of the study first, and remove the single files.
 
-        A crash leaves the cells in both places, or in the single files alone; the next call goes on from there.
+        A crash leaves the cells in both places, or in the single files alone; the next call repairs that.
         """
         single = sorted(self.cells.glob("*.parquet"))
         if not single:
@@ -95,7 +95,7 @@ class Store:
             found: dict[str, Any] = json.loads(file.read_text())
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"cannot read {file}: {error}; delete it and run `fedalpha study {self.folder}`, which writes it anew"
+                f"cannot read {file}: {error}; delete it and run `fedalpha study {self.folder}`, which writes it again"
             ) from None
         check_format(found.get("format", 1), self.folder)
         return found
@@ -138,14 +138,14 @@ class Store:
             sweep(folder)
 
     def strangers(self, cells: Sequence[Cell]) -> int:
-        """How many stored cells belong to none of these: they are kept, but no table shows them."""
+        """How many stored cells are not among these. They are kept, but no table shows them."""
         planned = {cell.key for cell in cells}
         there = {path.stem for path in self.cells.glob("*.parquet")} | self._tables().keys()
         return len(there - planned)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all; an unchanged one is left alone."""
+    """Write a file atomically; an unchanged file is not written."""
     write_bytes(path, text.encode())
 
 
@@ -158,10 +158,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def _single(path: Path) -> Any:
-    """The table of the only cell of a file, which has its name."""
+    """The table in a file of one cell, which is named after its key."""
     found = _read(path)
     if list(found) != [path.stem]:
-        raise ValueError(f"{path} holds another cell ({', '.join(found)}); delete it to have its own run again")
+        raise ValueError(f"{path} holds another cell ({', '.join(found)}); delete it to run the right cell again")
     return found[path.stem]
 
 
@@ -173,4 +173,4 @@ def _read(path: Path) -> dict[str, Any]:
     except FormatError:
         raise
     except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
-        raise ValueError(f"cannot read the cells in {path}: {error}; delete it to have them run again") from None
+        raise ValueError(f"cannot read the cells in {path}: {error}; delete it to run them again") from None

@@ -18,7 +18,7 @@ from fedalpha.store import FormatError
 from fedalpha.study.cells import Cell
 
 FORMAT = 2
-"""Of a study's folder and of its Parquet files."""
+"""The version of the format of a study's folder and of its Parquet files."""
 _FIRST = ("cell", "strategy", "seed")
 
 
@@ -115,7 +115,7 @@ def read(path: Path) -> Any:
 
 
 def check_format(found: Any, path: Path) -> None:
-    """Refuse what another version of fedalpha wrote in another format."""
+    """Raise an error for another format, written by another version of fedalpha."""
     if found != FORMAT:
         raise FormatError(
             f"{path} has format {found}, and this version of fedalpha reads and writes format {FORMAT}; use the "

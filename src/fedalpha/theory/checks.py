@@ -1,4 +1,4 @@
-"""Is any statement violated by a run? Measured against bound, at every step.
+"""Whether a run violates any statement: measured values are compared with their bounds at every step.
 
 Without noise a violation is a measured value above its bound. With noise it is a *significant*
 one: the one-sided lower confidence limit of the mean of measured − bound over R replicas,
@@ -8,7 +8,7 @@ corrected (Bonferroni) for all m comparisons made, is above 0. The limit is
 
 the self-normalised sum of symmetric variables exceeds x with probability at most exp(−x²/2)
 whatever their law (Efron, 1969). Student's t is not safe here: in one dimension the noise is
-±σ, and it happens that all of 8 replicas agree. R ≤ x² replicas cannot show anything.
+±σ, and all of 8 replicas may agree. With R ≤ x² replicas no violation can be significant.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def statements(run: Run, fixed: FixedPoint | None = None) -> Iterator[Pair]:
 
 
 def _limits(run: Run, fixed: FixedPoint | None) -> Iterator[Pair]:
-    """The statements about where a run goes: the Worse family, and a switch to FedAvg."""
+    """The statements about the limit of a run: the Worse family, and a switch to FedAvg."""
     c, E, delta = run.problem.constants, run.E, run.distance
     if not isinstance(run.step, InverseStep) or abs(run.step.beta * c.mu - 1) > 1e-12:
         return

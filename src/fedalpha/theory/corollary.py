@@ -1,6 +1,6 @@
 """The corollary: F(w_t) − F* ≤ V/(t+γ) + E for step sizes β/(t+γ), and the bounds on V and E by π.
 
-V is the price of speed, E the bias that stays for ever; E = 0 for FedAvg and whenever Γ = 0.
+The term with V vanishes over time, E is the bias that remains; E = 0 for FedAvg and whenever Γ = 0.
 """
 
 from __future__ import annotations

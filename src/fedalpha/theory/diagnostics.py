@@ -18,7 +18,7 @@ def diagnostics(
     ``losses`` are the F_i(w_t) before training, ``optima`` the F_i* or any lower bounds (0 if not
     given, right for cross-entropy): ρ = Σ alpha_i(F_i − ℓ_i)/Σ p_i(F_i − ℓ_i) is then the ρ of the bounds with Γ
     replaced by F* − Σ p_i ℓ_i. None means unknown: ρ without losses (unless alpha = p, when it is 1),
-    Π when a client without data has weight, all of them when nobody has weight (a kept round).
+    Π when a client without data has weight, all of them when no client has weight (a kept round).
 
     >>> diagnostics([0.25, 0.75], [10, 10], losses=[1.0, 3.0])
     {'rho': 1.25, 'pi': 0.5, 'Pi': 1.5, 'effective_clients': 1.6, 'heaviest': 0.75}
@@ -30,7 +30,7 @@ def diagnostics(
     if not total > 0 or not sizes.sum() > 0:
         return dict.fromkeys(("rho", "pi", "Pi", "effective_clients", "heaviest"))
     p = sizes / sizes.sum()
-    if abs(total - 1) > 1e-9:  # coefficients off the simplex; weights on it are told as they are, to the last bit
+    if abs(total - 1) > 1e-9:  # coefficients off the simplex; weights on it must not change by rounding
         alpha = alpha / total
     kappa = alpha[p > 0] / p[p > 0]
     rho = None

@@ -1,6 +1,6 @@
 """Statements that go beyond the paper. All are new here: proved in docs/theory.md and fuzz-tested.
 
-- `worse_distance`: where the Worse family goes, and how fast.
+- `worse_distance`: where the Worse family converges, and how fast.
 - `switch_distance`: after a switch to FedAvg the bias is gone.
 - `polyak_rhs`: one step under the Polyak–Łojasiewicz condition, without convexity.
 - `work_rhs`: one round when clients take different numbers of local steps.
@@ -19,7 +19,7 @@ from fedalpha.theory.one_step import noise_constant
 def worse_distance(c: Constants, t: ArrayLike, distance0: float, E: int, gamma: float) -> Array:
     """E‖w_t − w_R‖² ≤ max{γ‖w_0 − w_R‖², (12E − 11)G²/μ²}/(t+γ), for η_t = 1/(μ(t+γ)), γ ≥ max(2, E − 1).
 
-    w_R minimises R(w) = max_a [a·x(w) − Φ(a)], the risk whose maximiser the strategy plays; see
+    w_R minimises R(w) = max_a [a·x(w) − Φ(a)], the risk whose maximiser a is the weights of the strategy; see
     `fixed_point`.
     """
     top = max(gamma * distance0, (12 * E - 11) * c.G2 / c.mu**2)

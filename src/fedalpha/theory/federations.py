@@ -22,8 +22,8 @@ def federation(problem: str | Problem) -> tuple[Pooled, nn.Module]:
     The model has one parameter, the vector ``w``, and starts at w0; the sizes are in proportion to p, the
     optima are the F_i*, and the test loss is F(w). Ridge and softmax regression hold the clients' data (the penalty
     is part of the loss, so no weight decay is needed); a quadratic client is one sample, (A_i, c_i, b_i).
-    Noise is that of mini-batches: that of `Quadratics.sigma` exists in `simulate` alone, so
-    quadratics run without noise here.
+    The noise is that of mini-batches. `Quadratics.sigma` is used by `simulate` only, so quadratics run
+    without noise here.
 
     >>> import fedalpha
     >>> clients, model = federation("quadratics(seed=1)")
@@ -140,7 +140,7 @@ def _samples(A: Array, c: Array, b: Array) -> Examples:
 
 
 def _pool(features: tuple[Array, ...], targets: tuple[NDArray[Any], ...]) -> tuple[Examples, NDArray[np.int64]]:
-    """All samples in client order, and whose they are."""
+    """All samples in client order, and the client of each."""
     x, y = (torch.from_numpy(np.concatenate(parts)) for parts in (features, targets))
     return Examples(x, y), np.repeat(np.arange(len(targets)), [len(t) for t in targets])
 

@@ -1,8 +1,8 @@
 """Where each strategy converges, found by optimisation.
 
 The Worse family converges to the minimiser of its risk (`fedalpha.theory.risks`), FedAvg to w*,
-FedBetter to one client's own optimum; the other rules have no such law. Full participation and
-losses taken before training are understood.
+FedBetter to one client's own optimum; the other rules have no such law. This assumes full
+participation and losses taken before training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedalpha.theory.risks import Term, last_rule, law, risk
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The end of a strategy: a ``law`` in words, and the ``points`` (m, d) at one of which it ends."""
+    """The limit of a strategy: a ``law`` in words, and the ``points`` (m, d), to one of which it converges."""
 
     law: str
     points: Array
@@ -33,7 +33,7 @@ class FixedPoint:
 
 
 def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
-    """Where ``rule`` converges on ``problem`` (full participation); an error if no law is known.
+    """Where ``rule`` converges on ``problem`` (full participation); raises ValueError if no law is known.
 
     >>> from fedalpha.theory.problems import Quadratics
     >>> two = Quadratics(np.array([[[1.0]], [[4.0]]]), np.array([[0.0], [3.0]]), np.zeros(2), np.zeros(1))

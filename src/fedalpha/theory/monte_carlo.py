@@ -60,17 +60,17 @@ class Run:
 
     @cached_property
     def s2(self) -> Array:
-        """E Σ alpha_i², one value a step."""
+        """E Σ alpha_i², one value per step."""
         return np.repeat(np.square(self.alpha).sum(-1).mean(-1), self.E)
 
     @cached_property
     def rho(self) -> Array:
-        """ρ_t as a ratio of means, one value a step (nan where it is not defined)."""
+        """ρ_t as a ratio of means, one value per step (nan where it is not defined)."""
         return _ratio(self.excess.mean(1), self.gap[:-1].mean(1) + self.problem.constants.Gamma)
 
     @cached_property
     def X_star(self) -> Array:  # noqa: N802 - the name in the docs
-        """X*_t = E Σ alpha_i x_i(w*), which stands for ρ̃_t·Γ; one value a step."""
+        """X*_t = E Σ alpha_i x_i(w*), which stands for ρ̃_t·Γ; one value per step."""
         return np.asarray(self.excess_star.mean(1))
 
     def rho_bar(self, over: str = "starts") -> float:
@@ -91,11 +91,11 @@ def simulate(
     work: Sequence[int] | None = None,
     progress: Callable[[int], Any] = lambda round: None,
 ) -> Run:
-    """Drive a strategy on a problem along ``replicas`` independent paths.
+    """Run a strategy on a problem along ``replicas`` independent paths.
 
     ``step`` gives η_t (default 1/(μ(t+γ)) with the smallest allowed γ); ``fraction`` is the share
     of clients drawn, uniformly, in each round; ``work`` the local steps of each client (≤ E, default
-    E), the rest of the round it waits; ``progress`` is called after every round.
+    E), after which it waits for the end of the round; ``progress`` is called after every round.
 
     >>> from fedalpha.theory.problems import quadratics
     >>> run = simulate(quadratics(sigma=0), "FedAvg", rounds=200)
@@ -171,7 +171,7 @@ def _train(problem: Problem, w: Array, eta: Array, steps: Array, seed: int, roun
 
 
 def _draw(n: int, replicas: int, fraction: float, seed: int, round: int) -> np.ndarray | None:
-    """The cohort of each replica, (replica, m) sorted client numbers; None means everyone."""
+    """The cohort of each replica, (replica, m) sorted client numbers; None means all clients."""
     m = max(1, math.floor(fraction * n + 1e-9))
     if m >= n:
         return None

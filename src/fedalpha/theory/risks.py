@@ -1,6 +1,6 @@
 """Which risk a strategy minimises.
 
-The Worse family plays alpha = argmax_a [a·x(w) − Φ(a)], so it descends on the risk
+The Worse family uses alpha = argmax_a [a·x(w) − Φ(a)], so it descends on the risk
 R(w) = max_a [a·x(w) − Φ(a)] of the regrets x_i = F_i − F_i*:
 
 - FedAvg: the mean regret p·x = F − Σ p_i F_i*;

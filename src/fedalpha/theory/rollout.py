@@ -1,6 +1,6 @@
 """The roll-out bound: iterate the one-step inequality along a schedule of strategies.
 
-Global ρ̄ and ρ̃ take the worst over all time, so they cannot see a switch or an annealing. Here
+Global ρ̄ and ρ̃ take the worst over all time, so they do not reflect a switch or an annealing. Here
 every step has its own ρ_t, X*_t and Σ alpha².
 """
 

@@ -25,7 +25,7 @@ WORK_RULES = ("FedAvg", "per_step(FedAvg)", "per_step(FedSoftWorse(T=0.2))")
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A random problem with a random way to run on it."""
+    """A random problem with random settings for its runs."""
 
     problem: Problem
     E: int
@@ -56,7 +56,7 @@ def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
     noise, fraction = 0.0, 1.0
     if random.random() < noisy:
         noise, fraction = [(0.3, 1.0), (3.0, 1.0), (0.0, 0.5), (1.0, 0.5)][int(random.integers(4))]
-        n = max(n, 4)  # cohorts of 2 at least
+        n = max(n, 4)  # cohorts of at least 2
     problem: Problem
     if kind == "quadratics":
         problem = quadratics(seed, n, d, spread=spread, condition=condition, sigma=noise, equal=equal)
@@ -181,6 +181,6 @@ def run_case(case: Case, rule: Strategy, *, rounds: int, seed: int, work: Sequen
 
 
 def _quantile(values: Sequence[float], q: float) -> float | None:
-    """Three digits are enough for a ratio; None when no run tells."""
+    """A quantile of the finite values, to four digits; None if no value is finite."""
     finite = [v for v in values if np.isfinite(v)]
     return float(f"{np.quantile(finite, q):.4g}") if finite else None

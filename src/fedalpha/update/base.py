@@ -22,7 +22,7 @@ from fedalpha.text import Registry, Spelled
 from fedalpha.update.schedules import SCHEDULES
 
 CHUNK = 256
-"""Samples per forward pass when a loss or an accuracy is measured (fixed, so that bytes do not vary)."""
+"""Samples per forward pass when a loss or an accuracy is measured; fixed, so that the bytes are always the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,10 @@ class Broadcast:
 class Report:
     """What a client sends back.
 
-    ``losses`` holds ``train`` and, where asked for, ``after``; ``state`` is the client's next state, which
-    is committed with the round; ``parameters`` is None where only a sum over several clients travels.
-    ``origin`` is the (run, round) that it says it belongs to, None for the present one; ``delay`` the
-    seconds it was under way.
+    ``losses`` holds ``train`` and, if asked for, ``after``. ``state`` is the client's next state, which is
+    saved with the round. ``parameters`` is None if only a sum over several clients is sent. ``origin`` is the
+    (run, round) for which the report was made, None for the current one. ``delay`` is the number of seconds that the
+    report took.
     """
 
     id: int
@@ -59,7 +59,7 @@ class Report:
     delay: float = 0.0
 
     def misfit(self, broadcast: Broadcast) -> str | None:
-        """How the model differs in form from the one that was sent, or where it is not finite; None if nowhere."""
+        """How the model differs in form from the broadcast model, or where it is not finite; None if it is sound."""
         if self.parameters is None:
             return "its model is missing"
         return misfit(self.parameters, broadcast.parameters) or not_finite("extra", self.extras)
@@ -72,13 +72,13 @@ class Report:
         return self.losses == other.losses and all(torch.equal(v, theirs[k]) for k, v in self.parameters.items())
 
     def unchanged(self, broadcast: Broadcast) -> bool:
-        """Whether the model is the one that was sent."""
+        """Whether the model is the broadcast model."""
         assert self.parameters is not None
         return all(torch.equal(v, broadcast.parameters[k]) for k, v in self.parameters.items())
 
 
 def misfit(parameters: Parameters, sent: Parameters) -> str | None:
-    """How a model differs in form from the one that was sent, or where it is not finite.
+    """How a model differs in form from the one that was sent, or where it is not finite; None if it is sound.
 
     >>> misfit({"w": torch.zeros(1)}, {"w": torch.zeros(3)})
     "tensor 'w' has shape (1,) instead of (3,)"
@@ -97,7 +97,7 @@ def misfit(parameters: Parameters, sent: Parameters) -> str | None:
 
 
 def not_finite(kind: str, tensors: Parameters) -> str | None:
-    """Which tensor is not finite, in words; None if all are."""
+    """The first tensor that is not finite, in words; None if all are finite."""
     for name, value in tensors.items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             return f"{kind} {name!r} is not finite"
@@ -105,7 +105,7 @@ def not_finite(kind: str, tensors: Parameters) -> str | None:
 
 
 class Site:
-    """One place where clients are computed: a module that is loaded again and again, a task, a device."""
+    """A place where clients are computed: a module that is reused for all clients, a task and a device."""
 
     def __init__(self, task: Task, device: str | torch.device = "cpu") -> None:
         self.task = task
@@ -157,7 +157,7 @@ class Site:
         return self._mean(self.outputs(module, data))
 
     def each_loss(self, module: nn.Module, data: Sequence[Examples]) -> list[float]:
-        """The mean loss per sample of each of many clients; small ones share a pass."""
+        """The mean loss per sample of each client; small clients share a forward pass."""
         found: list[float] = []
         module.eval()
         with torch.no_grad():
@@ -180,7 +180,7 @@ class Site:
 
 
 def _grouped(data: Sequence[Examples]) -> Iterator[list[Examples]]:
-    """Neighbours that fit into one chunk together; who fills one stands alone."""
+    """Groups of neighbouring clients that fit into one chunk; a client that fills a chunk is alone."""
     group: list[Examples] = []
     for one in data:
         if group and sum(len(d) for d in group) + len(one) > CHUNK:
@@ -193,10 +193,10 @@ def _grouped(data: Sequence[Examples]) -> Iterator[list[Examples]]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside, torch's own draws (dropout and the like) come from ``seed``; outside nothing has changed."""
+    """Within this context torch's own draws (dropout …) come from ``seed``; its generators are restored afterwards."""
     gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if gpu else []):
-        # torch.manual_seed also seeds devices that are not there, which takes milliseconds.
+        # torch.manual_seed also seeds devices that do not exist, which takes milliseconds.
         (torch if gpu else torch.default_generator).manual_seed(seed)
         yield
 
@@ -214,7 +214,7 @@ class Update(Spelled, PlugPoint, ABC):
         draws: Draws,
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
-        """Train one client; ``state`` is empty the first time. Pure."""
+        """Train one client; ``state`` is empty in its first round. Pure."""
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
         """The extras of the next broadcast, from what the clients reported (control variates …). Pure."""

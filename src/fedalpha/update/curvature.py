@@ -27,7 +27,7 @@ class Pairs:
         return len(self.s)
 
     def add(self, s: Tensor, y: Tensor) -> bool:
-        """Take a pair with positive curvature; says whether it was taken."""
+        """Add a pair if its curvature is positive. Returns whether it was added."""
         if not s @ y > 1e-10 * s.norm() * y.norm():
             return False
         self.s.append(s)
@@ -68,12 +68,12 @@ class Pairs:
         return len(self) - 1 - found[0] if found else None  # more steps than dimensions: the last must depend
 
     def _fold(self, j: int) -> None:
-        """Drop pair j and let the later ones stand for it."""
+        """Drop pair j and change the later pairs so that the Hessian approximation stays the same."""
         later = torch.stack(self.s[j + 1 :], dim=1)
         products = self.multiply(later)
         left, images = later.clone(), products.clone()  # ŝ_i and B·ŝ_i
         for i in reversed(range(later.shape[1])):
-            for k in [*range(i + 1, later.shape[1])] * 2:  # twice is enough, against rounding
+            for k in [*range(i + 1, later.shape[1])] * 2:  # two sweeps, against rounding
                 share = (images[:, k] @ left[:, i]) / (images[:, k] @ left[:, k])
                 left[:, i] -= share * left[:, k]
                 images[:, i] -= share * images[:, k]

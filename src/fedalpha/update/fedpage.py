@@ -34,23 +34,23 @@ class fedpage(sgd):
     """PAGE over the whole federation: the server keeps an estimate g of the gradient of the mean of all F_i.
 
     Use it with the selection of the same name and the same ``p``: ``--select "fedpage(C=0.1, p=0.1)"``. With
-    chance p, and at first, everybody takes part and sends ∇F_i(w_t), whose mean becomes g. In other rounds a client
-    of the sampled cohort starts from g + ∇F_i(w_t) − ∇F_i(w_{t−1}), corrects that by batches through K local
-    steps without ever starting anew, and the cohort's mean of (w_t − w_i)/(K·lr) becomes g; for K = 1 that
-    is g + the mean of ∇F_i(w_t) − ∇F_i(w_{t−1}). So those who are absent are not forgotten, and a constant
+    chance p, and in the first round, all clients take part and send ∇F_i(w_t), whose mean becomes g. In other rounds
+    a client of the sampled cohort starts from g + ∇F_i(w_t) − ∇F_i(w_{t−1}), corrects that estimate by batches
+    through K local steps without a new full gradient, and the cohort's mean of (w_t − w_i)/(K·lr) becomes g; for K = 1
+    that is g + the mean of ∇F_i(w_t) − ∇F_i(w_{t−1}). So g also covers the absent clients, and a constant
     rate converges although clients differ. Both kinds of rounds move the server by −η_g·g with η_g = K·lr, as
     the mean of the models replaces the old one (a smaller step: ``--apply "fedavgm(lr=0.5, beta=0)"``).
-    With another selection g is renewed by whoever is chosen.
+    With another selection, g is renewed from the selected clients.
 
-    g and w_{t−1} travel with the broadcast (three times the bytes down, twice up); clients keep nothing.
+    g and w_{t−1} are sent with the broadcast (three times the bytes down, twice up); clients have no state.
     ``prior``: uniform (the reference; use it with ``FedAvg(prior=uniform)``) or size, where clients count by
     their data as in FedAvg. Give ``steps``, with K·lr well below 1/L as for gradient descent: a round is one gradient
     step of that length, and with ``epochs`` large clients would take a longer one.
 
-    Sources: of the paper only abstract and introduction could be read (PAGE in place of local SGD, S of N clients
-    a round, rounds that cost what SCAFFOLD's do). The steps are those of its implementation in the public code
-    of Wu et al. (FedAMD, 2206.05891), without two slips there: K + 1 steps are divided by K, and the g that
-    is kept includes the server's rate. Settled here: ∇F_i(w_t) and ∇F_i(w_{t−1}) are taken on all of a
+    Sources: only the abstract and the introduction of the paper could be read (PAGE in place of local SGD, S of N
+    clients per round, rounds that cost what SCAFFOLD's do). The steps are those of its implementation in the public
+    code of Wu et al. (FedAMD, 2206.05891), without two errors there: K + 1 steps are divided by K, and the g that
+    is kept includes the server's rate. Decided here: ∇F_i(w_t) and ∇F_i(w_{t−1}) are taken on all of a
     client's data; while there is no g, clients send ∇F_i(w_t); p is a constant (PAGE's is S/(N + S)).
     """
 
@@ -62,10 +62,10 @@ class fedpage(sgd):
         without_momentum(self)
         choice("fedpage", "prior", self.prior, ("uniform", "size"))
         if isinstance(self.p, bool) or not 0 < self.p <= 1:
-            raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with everybody, in (0, 1]")
+            raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with all clients, in (0, 1]")
 
     def check(self, company: Company) -> None:
-        """Both parts of FedPAGE throw one coin, so both need the same chance."""
+        """The selection and the client update share one random draw, so both need the same ``p``."""
         select = company.select
         if isinstance(select, everybody_or_few) and select.p != self.p:
             raise ValueError(

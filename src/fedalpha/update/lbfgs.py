@@ -29,7 +29,7 @@ class lbfgs(sgd):
     Both gradients of a pair come from the same batch. ``lr`` scales the initial inverse Hessian, so the first
     step is one of SGD. ``memory`` pairs are kept; with ``aggregate`` a pair whose step depends linearly on
     later ones is folded into them (see `fedalpha.update.curvature`), so that nothing is lost; otherwise
-    the oldest goes. Steps are halved until the batch loss falls enough (Armijo, 10⁻⁴). A step
+    the oldest pair is dropped. Steps are halved until the batch loss falls enough (Armijo, 10⁻⁴). A step
     costs two gradients. Use it for small models with large local batches.
     """
 
@@ -66,13 +66,13 @@ class lbfgs(sgd):
         return local.report(wanted)
 
     def _search(self, local: Local, batch: Tensor, g: Tensor, direction: Tensor) -> Tensor | None:
-        """Move along the direction, halved until the loss falls; None (and no move) if it never does."""
+        """Move along the direction, halved until the loss falls. Returns the step; None if it never falls."""
         start, slope = local.loss(batch), float(g @ direction)
         before = local.point()
         for _ in range(_HALVINGS):
             _place(local, before, direction)
             if local.loss(batch) <= start + 1e-4 * slope:
-                return _flat(local.point()) - _flat(before)  # as it was rounded
+                return _flat(local.point()) - _flat(before)  # the step after rounding
             direction, slope = direction / 2, slope / 2
         local.go(before)
         return None

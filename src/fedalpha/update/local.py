@@ -30,7 +30,7 @@ class Local:
         self._step, self._total, self._seen = 0, 0.0, 0
 
     def seeded(self) -> AbstractContextManager[None]:
-        """Inside, torch's own draws are this client's in this round."""
+        """Within this context torch's own draws are seeded for this client and round."""
         return seeded(self.draws.integer("torch"), self.site.device)
 
     def batches(self) -> Iterator[Tensor]:
@@ -77,7 +77,7 @@ class Local:
             p.copy_(value)
 
     def saw(self, loss: float, samples: int) -> None:
-        """Note a step's mean loss; what is reported is the mean over the last epoch, as with SGD."""
+        """Record the mean loss of a step. The reported loss is the mean over the last epoch, as with SGD."""
         if self._step >= self.steps - min(self.steps, self.method.per_epoch(len(self.data))):
             self._total += loss * samples
             self._seen += samples
@@ -102,13 +102,13 @@ class Local:
 
 
 def without_momentum(update: sgd) -> None:
-    """Refuse momentum where the method has none."""
+    """Raise ValueError if momentum is given to a method without momentum."""
     if update.momentum:
         raise ValueError(f"{update.text_name}: momentum = {update.momentum}; the method has none, leave it out")
 
 
 def held(found: Mapping[str, Tensor], prefix: str, names: Sequence[str], like: Sequence[Tensor]) -> list[Tensor] | None:
-    """The tensors called prefix + name; None where one is missing, or the model has changed its shape."""
+    """The tensors called prefix + name; None if one is missing, or if the model has other shapes now."""
     values = [found.get(prefix + name) for name in names]
     fits = [v.to(p.device) for v, p in zip(values, like, strict=True) if v is not None and v.shape == p.shape]
     return fits if len(fits) == len(values) else None

@@ -20,11 +20,11 @@ from fedalpha.update.sgd import sgd
     examples=("page(lr=0.1)", "page(lr=0.1, batch=8, steps=20, p=0.1)"),
 )
 class page(sgd):
-    """The probabilistic gradient estimator: a full gradient now and then, cheap corrections in between.
+    """The probabilistic gradient estimator: a full gradient in some steps, cheap corrections in the others.
 
-    It starts from the client's full gradient, and its noise vanishes as the model settles, so a constant
-    rate converges where SGD keeps jumping. ``p`` is the chance of a full gradient, b'/(b + b') by default
-    (b' the batch, b the client's samples), which costs the same on average as two batches a step.
+    It starts from the client's full gradient. Its noise vanishes as the model converges, so a constant rate
+    converges where SGD keeps moving. ``p`` is the chance of a full gradient, b'/(b + b') by default
+    (b' the batch, b the client's samples), which costs the same on average as two batches per step.
 
     This is the local solver alone, on each client's own F_i: it drifts as SGD does, with less noise.
     `fedpage` carries the estimate from round to round and over all clients.
@@ -64,7 +64,7 @@ class page(sgd):
 
 
 def mean_rate(local: Local) -> float:
-    """The rate for mean gradients: where the task sums, a step of SGD is that many samples longer."""
+    """The rate for mean gradients. If the task sums over samples, SGD's steps are longer by the batch size."""
     size = 1 if local.site.task.reduction == "mean" else min(local.method.batch or len(local.data), len(local.data))
     return local.rate * size
 
@@ -72,7 +72,7 @@ def mean_rate(local: Local) -> float:
 def corrected(local: Local, batch: Tensor, estimate: list[Tensor], rate: float) -> tuple[float, list[Tensor]]:
     """Loss and estimate after a step of −rate·estimate: the estimate plus the change of the batch's gradient."""
     loss, here = local.gradient(batch)
-    local.move(estimate, rate)  # back to the point before, for the same batch
+    local.move(estimate, rate)  # back to the previous point, for the same batch
     there = local.gradient(batch)[1]
     local.move(estimate, -rate)
     return loss, moved_by(estimate, here, there)

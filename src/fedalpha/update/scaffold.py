@@ -27,10 +27,10 @@ _PREFIX = "scaffold."
     examples=("scaffold(lr=0.1)", "scaffold(lr=0.05, batch=16, epochs=2, prior=size)"),
 )
 class scaffold(sgd):
-    """SGD whose steps are corrected by what the client's own gradients differ from everybody's.
+    """SGD whose steps are corrected by c − c_i, the difference between all clients' gradients and the client's own.
 
-    The server's control variate c travels with the broadcast (twice the bytes each way), each client keeps
-    its c_i. ``prior``: uniform (the reference: all clients count the same, use it with
+    The server's control variate c is sent with the broadcast (twice the bytes each way); c_i is the client's
+    state. ``prior``: uniform (the reference: all clients count the same, use it with
     ``FedAvg(prior=uniform)``) or size, where c is weighted by the clients' data as FedAvg does.
     """
 
@@ -65,7 +65,7 @@ class scaffold(sgd):
         if length > 0:
             moved = [(x - y.detach()) / length for x, y in zip(start, local.parameters, strict=True)]
             change = [m - c for m, c in zip(moved, common, strict=True)]
-        else:  # a schedule that has come to 0: nobody moves, and nothing is learnt
+        else:  # the learning rate is 0: neither the model nor the control variates change
             change = [torch.zeros_like(c) for c in common]
         extras = {_PREFIX + name: c.cpu() for name, c in zip(local.names, change, strict=True)}
         control = {name: (mine + c).cpu() for name, mine, c in zip(local.names, own, change, strict=True)}
@@ -87,6 +87,6 @@ class scaffold(sgd):
 
 
 def _found(held: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:
-    """The tensor called ``name``; zeros where there is none yet, or the model has changed its shape."""
+    """The tensor called ``name``; zeros if there is none yet, or if the model has another shape now."""
     value = held.get(name)
     return value.to(like.device) if value is not None and value.shape == like.shape else torch.zeros_like(like)

@@ -26,7 +26,7 @@ class sgd(Update):
     """Mini-batch SGD, ``epochs`` passes over the client's data or ``steps`` mini-batches.
 
     ``lr``: a number or a schedule such as ``exponential(0.001, rate=0.99)``. ``batch``: the batch size, or
-    none for the whole data. ``drop_last`` leaves out the last batch of an epoch if it is short (batch norm cannot
+    none for all of the data. ``drop_last`` leaves out the last batch of an epoch if it is short (batch norm cannot
     train on a single sample). Momentum starts at zero in every round.
     """
 
@@ -58,7 +58,7 @@ class sgd(Update):
         return self.lr(round) if isinstance(self.lr, Schedule) else float(self.lr)
 
     def count(self, samples: int) -> int:
-        """How many mini-batches a client with so many samples takes."""
+        """The number of mini-batches for a client with this many samples."""
         return self.epochs * self.per_epoch(samples) if self.steps is None else self.steps
 
     def per_epoch(self, samples: int) -> int:
@@ -130,7 +130,7 @@ class sgd(Update):
         velocity: list[torch.Tensor],
         start: Sequence[torch.Tensor],
     ) -> None:
-        """One step, to the bit that of ``torch.optim.SGD`` (which takes seconds to import)."""
+        """One step, bit for bit that of ``torch.optim.SGD``, which takes seconds to import."""
         moves = list(gradients)
         if start:
             moves = [g + self.pull * (p - origin) for g, p, origin in zip(moves, parameters, start, strict=True)]

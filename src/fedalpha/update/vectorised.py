@@ -1,8 +1,8 @@
 """Many small clients at once: SGD over a stack of models, one per client, with ``torch.func``.
 
 For small dense models a step costs more in calls than in arithmetic; here one call serves up to
-`WIDTH` clients. The arithmetic per client is that of `sgd` up to rounding; bytes depend on the
-cohort alone, never on the number of workers.
+`WIDTH` clients. The arithmetic per client is that of `sgd` up to rounding. The bytes depend on
+the cohort only, not on the number of workers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ WIDTH = 128
 LEAST = 256
 """Smaller cohorts are computed client by client."""
 MOST_PARAMETERS = 60_000
+"""Larger models are computed client by client."""
 IGNORED = -100
 """The label that cross-entropy leaves out, as in torch."""
 RECORDINGS = 8
-"""Shapes of stacks whose step is recorded; ragged federations may have hundreds."""
+"""At most this many shapes of stacks are recorded; federations with unequal sizes may have hundreds."""
 
 _DENSE = (
     nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus,
@@ -48,8 +49,8 @@ _VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torc
 def stackable(module: nn.Module, update: object) -> bool:
     """Whether a model is small and dense, and the client update plain SGD or FedProx.
 
-    Containers (modules without parameters of their own) are looked through; anything with a buffer,
-    randomness or a convolution is not stacked.
+    Containers are ignored, only the modules inside them count. A model with a buffer, randomness or a
+    convolution is not stacked.
     """
     leaves = [m for m in module.modules() if not list(m.children())]
     size = sum(p.numel() for p in module.parameters())
@@ -65,14 +66,14 @@ def stackable(module: nn.Module, update: object) -> bool:
 
 @dataclass(frozen=True)
 class Stack:
-    """Trained models of several clients on top of each other, and the reports that belong to them."""
+    """The trained models of several clients, stacked along the first axis, and their reports."""
 
     reports: list[Report]
     parameters: Parameters
 
 
 def portions(clients: int) -> list[slice]:
-    """How so many clients are cut into stacks.
+    """How a number of clients is cut into stacks.
 
     >>> portions(300)
     [slice(0, 150, None), slice(150, 300, None)]
@@ -93,7 +94,7 @@ def update_many(
 ) -> Iterator[Stack]:
     """Train the clients whose samples are the given ``parts`` of ``data``, in order.
 
-    ``widths``: the stacks that this process may meet later on; their steps are recorded together with the first.
+    ``widths``: the sizes of stacks that this process may train later; their steps are recorded with the first one.
     """
     for some in portions(len(parts)):
         yield _stack(update, site, broadcast, data, parts[some], draws[some], wanted, widths)
@@ -115,7 +116,7 @@ def _stack(
     sizes = [len(part) for part in parts]
     cuts = {n: update.cuts(n) for n in set(sizes)}
     counts = np.array([len(cuts[n]) for n in sizes])
-    order = np.argsort(-counts, kind="stable")  # those with the most steps first: the active ones are a prefix
+    order = np.argsort(-counts, kind="stable")  # most steps first, so that active clients are a prefix
     streams = generators(draws[0].seed, "batches", draws[0].round, [d.client for d in draws])
     shuffled = [update.order(n, rng) for n, rng in zip(sizes, streams, strict=True)]
     first = [parts[i].start for i in order.tolist()]
@@ -184,7 +185,7 @@ def _padded(
 
 
 def _weights(site: Site, weight: NDArray[np.float32] | None, y: Tensor) -> list[Tensor]:
-    """The weights of the samples, if they are not all 1: cross-entropy leaves some labels out."""
+    """The weights of the samples, or an empty list if all are 1; samples that cross-entropy leaves out get 0."""
     found = [] if weight is None else [torch.from_numpy(weight).to(site.device)]
     if site.task.loss is cross_entropy and y.dim() == 2 and bool((left_out := y == IGNORED).any()):
         found = [~left_out * (found[0] if found else 1.0)]
@@ -194,10 +195,10 @@ def _weights(site: Site, weight: NDArray[np.float32] | None, y: Tensor) -> list[
 def _step(
     site: Site, module: nn.Module, names: list[str], widths: frozenset[int], models: list[Tensor], *data: Tensor
 ) -> Any:
-    """(gradients, losses) of a stack of models on a stack of batches, by a recording of the operations if there is one.
+    """(gradients, losses) of a stack of models on a stack of batches, from recorded operations if possible.
 
-    ``torch.func`` takes longer to find the operations of a step than they take to run. They are recorded for
-    the first shapes that come, without what is computed twice, and run again: the same operations, the same bits.
+    ``torch.func`` takes longer to find the operations of a step than to run them. So they are recorded for the
+    first shapes, without duplicates, and replayed later: the same operations give the same bits.
     """
     shapes = tuple(t.shape for t in data)
     if shapes not in site.recordings:
@@ -213,7 +214,7 @@ def _step(
 
 
 def _recorded(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """The tensor operations of ``function`` for arguments of these shapes; none is run twice."""
+    """The tensor operations of ``function`` for arguments of these shapes, without duplicates."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     recording = make_fx(function)(*arguments)
@@ -231,7 +232,7 @@ def _recorded(function: Callable[..., Any], *arguments: Any) -> Callable[..., An
 
 
 def _changes_nothing(node: Any) -> bool:
-    """Whether an operation gives its first argument in the form that it has already."""
+    """Whether an operation returns its first argument with the same shape and strides."""
     if node.target not in _VIEWS:
         return False
     old, new = node.args[0].meta["val"], node.meta["val"]
@@ -239,7 +240,7 @@ def _changes_nothing(node: Any) -> bool:
 
 
 class _WeightsFirst(TorchFunctionMode):
-    """x·Wᵀ as (W·xᵀ)ᵀ: for many small matrices the faster form, and a loss over classes then lies well in memory."""
+    """x·Wᵀ as (W·xᵀ)ᵀ: faster for many small matrices, with a better memory layout for a loss over classes."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is not linear or kwargs:
@@ -259,7 +260,7 @@ def _gradients(module: nn.Module, names: list[str], task: Task) -> Callable[...,
             return functional_call(module, dict(zip(names, parameters, strict=True)), (x,))  # type: ignore[no-any-return]
 
     def losses(output: Tensor, y: Tensor, *weight: Tensor) -> Tensor:
-        """One a client: no client's loss depends on another client's output."""
+        """One loss per client, which depends on that client's output only."""
         if task.loss is cross_entropy and y.dim() == 2 and output.dim() == 3:
             each = cross_entropy(output.mT, y, reduction="none")
         elif weight:

@@ -100,10 +100,10 @@ def test_impossible_splits(text: str, n: int, clients: int, message: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("iid(sizes=[])", "one number a client"),
+        ("iid(sizes=[])", "one number per client"),
         ("iid(sizes=[1, -1])", "above 0"),
         ("iid(sizes=[1, inf])", "finite"),
-        ("iid(sizes=3)", "one number a client"),
+        ("iid(sizes=3)", "one number per client"),
         ("shards(size=0)", "≥ 1"),
         ("shards(size=2.5)", "whole number"),
         ("shards(size=30, per_client=2)", "exclude each other"),

@@ -56,14 +56,14 @@ class Column(ABC):
     order: ClassVar[int] = 500
     """Its place in a row; a new column keeps the default and comes last, before ``seconds``."""
     dtype: ClassVar[Literal["int32", "int64", "float32", "float64"] | None] = None
-    """Of the number, or of each number of a list; None for what is neither (text, objects)."""
+    """The dtype of the number, or of each number in a list; None for anything else (text, objects)."""
     per_client: ClassVar[bool] = False
     """Whether it holds a list with a value per client."""
     stored: ClassVar[bool] = True
     """Whether the cells of a study keep it (per-client columns: where the study asks for them)."""
     heading: ClassVar[str] = ""
     scale: ClassVar[float] = 1.0
-    """By which a value is multiplied to be shown; 100 for fractions, which are shown in %."""
+    """The factor for display: 100 for fractions, which are shown in %."""
     digits: ClassVar[int] = 2
     better: ClassVar[Literal["higher", "lower"] | None] = None
     """Which way is better. A column that says so can be measured: ``loss``, ``loss@20``."""
@@ -98,7 +98,7 @@ def column(name: str) -> Column:
 
 
 def stored(per_client: PerClient = "all") -> list[Column]:
-    """The columns that a study's cells keep, single numbers first; of the per-client ones those that are named."""
+    """The columns that a study's cells keep, single numbers first, then the chosen per-client columns."""
     named = {"all": (False, True), "drawn": (True,), "none": ()}[per_client]
     kept = [found for found in columns() if found.stored and found.dtype]
     kept = [found for found in kept if not found.per_client or found.panel in named]

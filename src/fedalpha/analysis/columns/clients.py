@@ -6,7 +6,7 @@ from fedalpha.analysis.columns.base import COLUMNS, Array, Column, Context
 
 
 def accuracies(context: Context) -> Array | None:
-    """One accuracy per client; None where the clients cannot be told apart."""
+    """One accuracy per client; None if test samples cannot be assigned to clients."""
     if context.correct is None or context.owners is None:
         return None
     return context.owners.accuracies(context.correct)

@@ -55,7 +55,7 @@ class BytesUp(Column):
 
 @COLUMNS.register
 class Seconds(Column):
-    """How long the round took. It is no result, and always the last column."""
+    """How long the round took. It is not a result; it is always the last column."""
 
     name = "seconds"
     order = 1000

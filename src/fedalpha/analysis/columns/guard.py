@@ -1,4 +1,4 @@
-"""What the server turned away, and what liars could have done."""
+"""What the gate refused, why a model was kept, and the influence of liars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedalpha.analysis.columns.base import COLUMNS, Column, Context
 
 @COLUMNS.register
 class Refused(Column):
-    """The replies that were not used: client and reason."""
+    """The refusals: client and reason."""
 
     name = "refused"
     order = 130
@@ -32,7 +32,7 @@ class Idle(Column):
 
 @COLUMNS.register
 class Kept(Column):
-    """Why the model was kept; None where it was not."""
+    """Why the model was kept; None if it was not."""
 
     name = "kept"
     order = 150
@@ -43,7 +43,7 @@ class Kept(Column):
 
 @COLUMNS.register
 class Influence(Column):
-    """What any ``clients`` clients could do: see `fedalpha.defence.tolerance.Influence`."""
+    """The influence of any ``clients`` clients: see `fedalpha.defence.tolerance.Influence`."""
 
     name = "influence"
     order = 160

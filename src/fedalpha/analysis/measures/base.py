@@ -68,7 +68,7 @@ class Measured:
 
 
 class Measure(ABC):
-    """A question to a run; equal text means equal.
+    """A number that is read off a run. Measures with equal text are equal.
 
     >>> run = Curve.of({"accuracy": [0.1, 0.5, 0.7]}, rounds=2)
     >>> Measure.parse("R_60").of(run), Measure.parse("accuracy@1").of(run).value
@@ -81,18 +81,18 @@ class Measure(ABC):
     order: ClassVar[int] = 500
     """Its place in lists; a new measure keeps the default."""
     in_rounds: ClassVar[bool] = False
-    """Whether it counts rounds: then runs that never got there can be cut at a common round."""
+    """Whether it counts rounds: then censored runs can be cut at a common round."""
     text: str
     heading: str
     """For tables and axes."""
     scale: float = 1.0
-    """By which a value is multiplied to be shown; 100 for fractions, which are shown in %."""
+    """The factor for display: 100 for fractions, which are shown in %."""
     digits: int = 2
     higher_is_better: bool = False
     praise: str = "better"
-    """What a value on the better side is."""
+    """The word for a better value in figures."""
     at: int | None = None
-    """The round that is asked about; None for the final one, or for no single round."""
+    """The round at which it is measured; None for the final one, or for no single round."""
     percent: float | None = None
     """The accuracy that is to be reached; None where there is none."""
 
@@ -114,18 +114,18 @@ class Measure(ABC):
     @classmethod
     @abstractmethod
     def examples(cls) -> list[str]:
-        """Texts, to tell what is known."""
+        """Texts of this kind, for error messages."""
 
     @abstractmethod
     def of(self, run: Curve) -> Measured | None:
-        """The value for one run; None if the run does not answer the question."""
+        """The value for one run; None if the run has none."""
 
     def end(self, run: Curve) -> int | None:
         """The last round that decides the value; None for the last one of the run."""
         return self.at
 
     def looks_at(self, run: Curve) -> bytes:
-        """The rounds that decide the value: two runs that agree in them are one run, as far as this measure goes.
+        """The rounds that decide the value: for this measure, two runs that agree in them count as the same run.
 
         >>> short, longer = (Curve.of({"accuracy": a}, rounds=2) for a in ([0.1, 0.6, 0.7], [0.1, 0.6, 0.8]))
         >>> Measure.parse("R_60").looks_at(short) == Measure.parse("R_60").looks_at(longer)
@@ -139,7 +139,7 @@ class Measure(ABC):
 
     @property
     def time_like(self) -> bool:
-        """Whether a run may end without an answer."""
+        """Whether a run may be censored."""
         return self.percent is not None
 
     def __str__(self) -> str:
@@ -197,7 +197,7 @@ class Until(Measure):
         self.text = f"{self.name}_{percent:g}"
         self.heading = self.title.format(f"{percent:g}")
         if not 0 < percent <= 100:
-            raise ValueError(f"measure {self.text!r}: {percent:g} % is no accuracy; give a number in (0, 100]")
+            raise ValueError(f"measure {self.text!r}: {percent:g} % is not an accuracy; give a number in (0, 100]")
 
     @classmethod
     def read(cls, text: str) -> Measure | None:
@@ -218,7 +218,7 @@ class Until(Measure):
     def of(self, run: Curve) -> Measured | None:
         found = self.end(run)
         if found is None and run.last < run.rounds:
-            return None  # it stopped because of another question: no bound that is independent of the answer
+            return None  # it stopped early for another reason, so where it stopped is not an unbiased bound
         return Measured(self.spent(run, run.last if found is None else found), found is not None)
 
 

@@ -13,18 +13,18 @@ Indices = NDArray[np.int64]
 
 
 class Partition(Spelled, ABC):
-    """Subclasses are frozen dataclasses that say who owns each sample; equal text means equal."""
+    """Gives every sample to one client. Subclasses are frozen dataclasses; objects with equal text are equal."""
 
     def split(self, labels: ArrayLike, clients: int, rng: np.random.Generator) -> list[Indices]:
-        """The sorted sample indices of each client: together every sample exactly once, nobody empty."""
+        """The sorted sample indices of each client: every sample exactly once, and no client without samples."""
         y = np.asarray(labels)
         if y.ndim != 1:
-            raise ValueError(f"labels must be one-dimensional, got shape {y.shape}; pass one label a sample")
+            raise ValueError(f"labels must be one-dimensional, got shape {y.shape}; pass one label per sample")
         if clients < 1:
             raise ValueError(f"clients is {clients}: give a whole number ≥ 1")
         if len(y) < clients:
             raise ValueError(
-                f"{len(y)} samples cannot be split over {clients} clients, one each at least; use fewer clients"
+                f"{len(y)} samples cannot be split over {clients} clients, at least one each; use fewer clients"
             )
         codes = np.unique(y, return_inverse=True)[1].astype(np.int64)
         owners = self.owners(codes, clients, rng)

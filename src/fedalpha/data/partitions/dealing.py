@@ -19,7 +19,7 @@ def apportion(shares: NDArray[np.float64], total: int) -> Indices:
     """``total`` as whole numbers in the proportions of ``shares``: each rounded up or down (largest remainders up)."""
     shares = shares / shares.max()
     exact = shares * total / math.fsum(shares.tolist())
-    # A share that is whole but for the last bits of a float is whole.
+    # A share that differs from a whole number only by rounding errors counts as whole.
     whole = np.where(np.abs(exact - np.rint(exact)) < 1e-9, np.rint(exact), np.floor(exact)).astype(np.int64)
     up = np.argsort(-(exact - whole), kind="stable")[: total - int(whole.sum())]
     whole[up] += 1
@@ -29,8 +29,8 @@ def apportion(shares: NDArray[np.float64], total: int) -> Indices:
 def stratified(labels: Indices, sizes: Indices, rng: np.random.Generator) -> Indices:
     """Owners such that client i has sizes[i] samples, and of each label its proportional count or one off.
 
-    The proportional table is rounded down; then label by label, what is left goes one a client
-    to those that lack most (Gale and Ryser's construction, which always comes out even).
+    The proportional table is rounded down. Then, label by label, the samples that are left go one each to the
+    clients that lack most. This is the construction of Gale and Ryser, which always meets the sizes exactly.
     """
     counts = np.bincount(labels)
     table = sizes[:, None] * counts[None, :] // len(labels)

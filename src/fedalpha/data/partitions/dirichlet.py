@@ -16,8 +16,8 @@ from fedalpha.data.partitions.dealing import apportion, by_label, concentration,
 class dirichlet(Partition):
     """Label skew: the samples of each label are shared out in proportions drawn from Dirichlet(a).
 
-    A small ``a`` gives each label to few clients, a large one is almost IID. A client that the
-    draw leaves empty gets one sample of the client that then has most.
+    A small ``a`` gives each label to few clients, a large one is almost IID. A client that
+    the draw leaves without samples gets one from the largest client.
 
     >>> [len(part) for part in dirichlet(a=1e9).split([0, 1] * 15, 3, np.random.default_rng(0))]
     [10, 10, 10]

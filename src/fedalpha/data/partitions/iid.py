@@ -19,7 +19,7 @@ class iid(Partition):
     """The same label distribution for each client; sizes equal, or in the proportions ``sizes``.
 
     Equal sizes differ by at most one, and each client's count of each label is within one of
-    proportional. ``sizes`` are shares, one a client, so counts with the right sum are met exactly.
+    proportional. ``sizes`` are shares, one per client; counts with the right sum are met exactly.
 
     >>> labels = np.array([0, 0, 1, 1])
     >>> [labels[part].tolist() for part in iid().split(labels, 2, np.random.default_rng(0))]
@@ -35,14 +35,14 @@ class iid(Partition):
             return
         sizes = np.asarray(self.sizes)
         if sizes.ndim != 1 or len(sizes) == 0 or sizes.dtype.kind not in "iuf":
-            raise ValueError(f"iid: sizes = {self.sizes!r}; give a list with one number a client, like sizes=[3, 1]")
+            raise ValueError(f"iid: sizes = {self.sizes!r}; give a list with one number per client, like sizes=[3, 1]")
         if not (np.isfinite(sizes).all() and (sizes > 0).all()):
             raise ValueError(f"iid: sizes = {self.sizes!r}; every client needs a finite size above 0")
         object.__setattr__(self, "sizes", tuple(sizes.tolist()))
 
     def owners(self, labels: Indices, clients: int, rng: np.random.Generator) -> Indices:
         if self.sizes is not None and len(self.sizes) != clients:
-            raise ValueError(f"iid: sizes has {len(self.sizes)} values for {clients} clients; give one a client")
+            raise ValueError(f"iid: sizes has {len(self.sizes)} values for {clients} clients; give one per client")
         sizes = apportion(np.ones(clients) if self.sizes is None else np.asarray(self.sizes), len(labels))
         if not sizes.all():
             raise ValueError(

@@ -18,7 +18,7 @@ from fedalpha.text import Registry, Spelled, nearest
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Training samples x with targets y, and test samples; without the latter a fifth of the former is set aside."""
+    """Training samples x with targets y, and test samples. Without them a fifth of the training data is set aside."""
 
     train_x: NDArray[Any]
     train_y: NDArray[Any]
@@ -66,7 +66,7 @@ class DataSet(Spelled, ABC):
         return (True, "made on demand") if self.files is None else self.files.origin()
 
     def fetch(self) -> Path | None:
-        """Make sure that the data are on this machine, intact; where they are, or None if they are made."""
+        """Fetch the data if they are missing or damaged. Returns where they are; None if they are made on demand."""
         if self.files is None:
             return None
         self.files.obtain()
@@ -87,7 +87,7 @@ class Partitioned(DataSet):
 
     @abstractmethod
     def load(self) -> Samples:
-        """The samples as they were published, fetched first if need be."""
+        """The samples as they were published; fetched first if necessary."""
 
     def holdings(self, partition: Partition, clients: int, seed: int) -> tuple[NDArray[Any], list[Indices]]:
         y = self.load().train_y

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: small pictures, embedded in a package that is always here."""
+"""scikit-learn's digits: small pictures, included in a package that is always installed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class digits(Partitioned):
         for folder in (package and package.submodule_search_locations) or ():
             if (file := Path(folder) / "datasets" / "data" / "digits.csv.gz").is_file():
                 return file
-        raise FileNotFoundError("scikit-learn's digits are not there; pip install --force-reinstall scikit-learn")
+        raise FileNotFoundError("scikit-learn's digits are missing; pip install --force-reinstall scikit-learn")
 
     def load(self) -> Samples:
         table = np.loadtxt(self.fetch(), delimiter=",", dtype=np.uint8)

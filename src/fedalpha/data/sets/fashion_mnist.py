@@ -41,7 +41,7 @@ class fashion_mnist(IdxPictures, name="fashion-mnist"):
             Folder("installed Debian package", _INSTALLED, ".gz"),
             Mirror("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"),
             Mirror("https://storage.googleapis.com/tensorflow/tf-keras-datasets/"),
-            # This one has no https; the digests are what we trust, here and everywhere.
+            # This mirror has no https. Files are trusted by their digests only, whatever the route.
             Mirror("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"),
             Apt("dataset-fashion-mnist", _INSTALLED),
         ),

@@ -1,7 +1,7 @@
 """Synthetic(a, b): made-up clients, each with its own linear model and its own features.
 
 Client k draws u_k ~ N(0, a) and B_k ~ N(0, b); its model has W_k, b_k ~ N(u_k, 1), its features
-x ~ N(v_k, Σ) with v_k ~ N(B_k, 1) and Σ = diag(j^−1.2); y = argmax(x·W_k + b_k). a steers how much the clients'
+x ~ N(v_k, Σ) with v_k ~ N(B_k, 1) and Σ = diag(j^−1.2); y = argmax(x·W_k + b_k). a sets how much the clients'
 models differ, b how much their features do. Sizes are log-normal.
 Reference: Li et al., Federated optimization in heterogeneous networks, 2020, 1812.06127.
 """
@@ -20,7 +20,7 @@ from fedalpha.rng import generator
     examples=("synthetic(a=1, b=1)",),
 )
 class synthetic(Natural):
-    """Synthetic(a, b) with ``features`` features and ``classes`` classes; at least ``least`` samples a client.
+    """Synthetic(a, b) with ``features`` features and ``classes`` classes; at least ``least`` samples per client.
 
     >>> clients = synthetic(a=1, b=1).make(3, seed=0)
     >>> clients[0].train_x.shape[1], len(clients)

@@ -15,7 +15,7 @@ from fedalpha.update import Report
     examples=("alie(clients=2)", "alie(z=1.5, clients=2)"),
 )
 class alie(UpdateAttack):
-    """Colluders hide within the spread of the honest updates; ``z`` none: the largest that a majority hides."""
+    """Colluders hide within the spread of the honest updates, ``z`` deviations off the mean (none: the paper's z)."""
 
     z: float | None = None
 

@@ -1,4 +1,4 @@
-"""The interface of faults, and the engine that lets them happen."""
+"""The interface of faults, and the engine that applies them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Fault(Spelled, ABC):
     """A fault of some ``clients`` (a number, a share as a float, a list of ids, or none for all), each with
     probability ``p`` in each round.
 
-    Faults of one run with numbers of clients hit the same ones first: ``clients=1`` is among ``clients=2``.
+    Faults with a number or a share of clients all use the same random order of clients in a run: the client of
+    ``clients=1`` is among those of ``clients=2``.
     """
 
     clients: int | float | Sequence[int] | None = None
@@ -60,7 +61,7 @@ class Fault(Spelled, ABC):
         return {int(i) for i in chosen}
 
     def acting(self, scene: Scene, ids: Sequence[int]) -> list[int]:
-        """Those of ``ids`` whose fault happens in this round."""
+        """The clients among ``ids`` whose fault happens in this round."""
         members = self.members(scene.seed, scene.clients)
         return [i for i in ids if i in members and self._happens(scene, i)]
 
@@ -68,7 +69,7 @@ class Fault(Spelled, ABC):
         return self.p == 1 or generator(scene.seed, f"fault {self.text_name}", scene.round, id).random() < self.p
 
     def poison(self, federation: Federation, seed: int) -> Federation:
-        """The federation with what the faulty clients have done to their data."""
+        """The federation after the faulty clients have changed their data."""
         return federation
 
     def losses(self, scene: Scene, ids: Ids, losses: Array) -> Array:
@@ -84,7 +85,7 @@ FAULTS: Registry[Fault] = Registry("fault", Fault, package=__package__)
 
 
 class Faulty:
-    """An engine whose clients have a fault, in one round. It collects every report: a sum cannot be attacked."""
+    """An engine whose clients have a fault, in one round. Every report is collected, as a fault cannot change a sum."""
 
     def __init__(self, engine: Engine, fault: Fault, seed: int, round: int, clients: int) -> None:
         self.engine, self.fault = engine, fault

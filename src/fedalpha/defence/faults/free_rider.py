@@ -1,4 +1,4 @@
-"""Clients that send the model back as it came."""
+"""Clients that return the model unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedalpha.update import Report
 
 @FAULTS.register(formula="x_i → 0", reference="free-rider", examples=("free_rider(clients=2)",))
 class free_rider(UpdateAttack):
-    """Clients send the model back as it came: legal, and flagged in the history as idle."""
+    """Clients return the model unchanged: they are not refused, and the history lists them as idle."""
 
     def forger(self, scene: Scene, honest: list[Report], attackers: int) -> Callable[[Report], Moves]:
         return lambda report: {k: torch.zeros_like(v) for k, v in moves(report, scene).items()}

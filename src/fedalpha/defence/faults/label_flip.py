@@ -9,7 +9,7 @@ from fedalpha.strategies import Array
 
 @FAULTS.register(formula="labels y → classes − 1 − y", examples=("label_flip(clients=2)",))
 class label_flip(Fault):
-    """Clients train, in earnest, on flipped labels: their losses are high, so the Worse family amplifies them."""
+    """Clients train on flipped labels: their true losses are high, so the Worse family gives them large weights."""
 
     def poison(self, federation: Federation, seed: int) -> Federation:
         return _Flipped(federation, self.members(seed, federation.clients))

@@ -16,7 +16,7 @@ from fedalpha.update import Report
     formula="the loss is said to be ``loss``", examples=("lie(loss=1000000000.0, clients=1)", "lie(loss=0, clients=2)")
 )
 class lie(Fault):
-    """Clients lie about their losses: a huge one owns the Worse family, a zero the Better family."""
+    """Clients lie about their losses: the Worse family gives all weight to a huge loss, the Better family to 0."""
 
     loss: float = field(default=1e9, metadata={"always": True})
 

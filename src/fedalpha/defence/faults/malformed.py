@@ -20,7 +20,7 @@ _KINDS = ("shape", "broadcast", "dtype", "missing", "extra")
 )
 class malformed(Fault):
     """A model of another form: ``kind`` is shape, broadcast (a shape that would be broadcast), dtype, missing
-    (a tensor less) or extra (one more)."""
+    (one tensor less) or extra (one tensor more)."""
 
     kind: str = field(default="shape", metadata={"always": True})
 

@@ -1,4 +1,4 @@
-"""Arithmetic that broke down."""
+"""Values that are not finite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedalpha.update import Report
     examples=("nan(clients=2)", "nan(p=0.2, value=inf, where=loss)", "nan(clients=1, where=model)"),
 )
 class nan(Fault):
-    """Arithmetic that broke down: ``value`` (nan, inf, or any number) in the ``where`` = loss, model or both."""
+    """Values that are not finite: ``value`` (nan, inf, or any number) in ``where`` (loss, model or both)."""
 
     value: float = math.nan
     where: str = "both"

@@ -1,6 +1,6 @@
-"""What attacks on updates share: they replace the moves x_i = w_i − w_t of the acting clients.
+"""What attacks on updates share: they replace the updates (moves) x_i = w_i − w_t of the acting clients.
 
-Colluders know every honest update of the round (the usual worst case). Integer buffers are left alone.
+Colluders know every honest update of the round (the usual worst case). Integer buffers do not change.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Moves = dict[str, Tensor]
 
 
 class UpdateAttack(Fault):
-    """Replaces the moves of the acting clients; subclasses say by what.
+    """Replaces the updates of the acting clients; a subclass computes what they send instead.
 
-    A report that does not fit the broadcast model has no move: it stays as it is, and colluders do not count it.
+    A report that does not fit the broadcast model has no update: it does not change, and colluders ignore it.
     """
 
     def reports(self, scene: Scene, reports: list[Report]) -> list[Report]:
@@ -38,7 +38,7 @@ class UpdateAttack(Fault):
         return [self._forged(r, scene, forge(r)) if r in acting else r for r in reports]
 
     def forger(self, scene: Scene, honest: list[Report], attackers: int) -> Callable[[Report], Moves]:
-        """A function from an attacker's true report to the moves that it sends."""
+        """A function from an attacker's true report to the update that it sends."""
         raise NotImplementedError
 
     def _forged(self, report: Report, scene: Scene, moves: Moves) -> Report:
@@ -56,14 +56,14 @@ def _fits(report: Report, scene: Scene) -> bool:
 
 
 def moves(report: Report, scene: Scene) -> Moves:
-    """What a client's training changed."""
+    """A client's update: what its training changed."""
     assert report.parameters is not None
     sent = scene.broadcast.parameters
     return {k: v.double() - sent[k].double() for k, v in report.parameters.items() if v.is_floating_point()}
 
 
 def statistics(scene: Scene, honest: list[Report]) -> tuple[Moves, Moves]:
-    """Mean and standard deviation of the honest moves, coordinate by coordinate (0 if nobody is honest)."""
+    """Mean and standard deviation of the honest updates, coordinate by coordinate (0 if no client is honest)."""
     each = [moves(r, scene) for r in honest]
     if not each:
         zero = {k: torch.zeros_like(v, dtype=torch.float64) for k, v in scene.broadcast.parameters.items()}

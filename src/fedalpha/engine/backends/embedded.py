@@ -25,7 +25,7 @@ from fedalpha.update import Broadcast, Report, Update
 
 
 class Embedded:
-    """Runs clients here. ``workers`` sets the parallelism and nothing else: the bytes are the same."""
+    """Runs clients on this machine. ``workers`` sets the parallelism; it does not change the result."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Embedded:
 
 
 def _clone(place: int, parameters: Parameters) -> Parameters:
-    """A copy in the plain layout, whichever the client trained in."""
+    """A copy in contiguous layout, whatever layout the client trained in."""
     plain = torch.contiguous_format
     return {name: value.detach().to("cpu", copy=True, memory_format=plain) for name, value in parameters.items()}
 

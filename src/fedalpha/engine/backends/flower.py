@@ -1,6 +1,6 @@
 """The Flower engine: each client is a SuperNode of Flower's simulation runtime.
 
-The round stays fedalpha's, so every plug point works, and the bytes are those of the embedded engine.
+The round is fedalpha's own, so every plug point works, and the bytes are those of the embedded engine.
 For a federation of real machines see `fedalpha.flower`.
 """
 
@@ -163,7 +163,7 @@ class Flower:
         yield from (replies[m.metadata.dst_node_id] for m in messages)
 
     def _exchange(self, messages: list[Message]) -> dict[int, Any]:
-        """Everybody's answer; what fails in a client fails the run, as in the embedded engine."""
+        """The answers of all clients. An error in a client ends the run, as in the embedded engine."""
         try:
             return {n: content_of(r) for n, r in exchange(self._grid, messages, None, longest_pause=0.3).items()}
         except Rejected as reason:
@@ -174,7 +174,7 @@ class Flower:
             self._received()
 
     def _config(self, broadcast: Broadcast, **more: bytes) -> ConfigRecord:
-        """What travels besides arrays. Pickles stay between the processes of one simulation."""
+        """What is sent besides arrays. Pickling is safe here: messages stay within the processes of one simulation."""
         if self._architecture is not broadcast.architecture:
             self._architecture = broadcast.architecture
             self._architecture_ref = ray.cloudpickle.dumps(ray.put(broadcast.architecture))  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 Handler = Callable[[int, Any], Any]
-"""``handler(place, task) -> result`` runs in a worker; nobody else works at that place meanwhile."""
+"""``handler(place, task) -> result`` runs in a worker; no other worker uses that place at the same time."""
 PLACES = 2
 """Per worker."""
 
@@ -46,9 +46,9 @@ class Pool:
             self._processes.append(process)
 
     def map(self, tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Each task goes to the next free worker, which has its next one before its result is looked at.
+        """Send each task to the next free worker. A worker gets its next task before its last result is taken.
 
-        So a worker works at two places in turn: what it leaves at one stays there until its result is taken.
+        So a worker uses two places in turn: what it wrote at one place stays there until that result is taken.
         """
         waiting = deque(range(len(tasks)))
         tries = [0] * len(tasks)
@@ -60,7 +60,7 @@ class Pool:
                 index, place = waiting.popleft(), PLACES * worker + turns[worker] % PLACES
                 turns[worker] += 1
                 busy[worker] = index, place
-                with contextlib.suppress(BrokenPipeError):  # its death is noticed below
+                with contextlib.suppress(BrokenPipeError):  # the loop below notices that the worker has died
                     self._pipes[worker].send_bytes(pickle.dumps((place, tasks[index])))
 
         for worker in range(len(self._pipes)):
@@ -93,7 +93,7 @@ class Pool:
 
     def close(self) -> None:
         for pipe in self._pipes:
-            pipe.close()  # workers leave when their pipe ends
+            pipe.close()  # workers exit when their pipe is closed
         for process in self._processes:
             process.join(timeout=1)
             if process.is_alive():
@@ -125,7 +125,7 @@ def keep_freed_memory() -> None:
 
 
 def _work(pipe: Connection, inherited: list[Connection], handler: Handler, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the parent

@@ -95,7 +95,7 @@ class Ray:
 
 
 def connect(address: str | None, workers: int | None = None) -> bool:
-    """Connect to a cluster, or start a local one; whether this call did so (and must shut it down)."""
+    """Connect to a cluster, or start a local one. Returns whether it was started here and must be shut down."""
     if ray.is_initialized():
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -116,7 +116,7 @@ def connect(address: str | None, workers: int | None = None) -> bool:
 
 
 def _probe(address: str | None) -> None:
-    """An error if nothing listens at host:port; Ray itself would try for minutes."""
+    """Raise an error if nothing listens at host:port; Ray itself would try for minutes."""
     if address is not None and "://" not in address and ":" in address:
         host, port = address.rsplit(":", 1)
         with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
@@ -136,7 +136,7 @@ def _ordered(waiting: list[Any]) -> Iterator[Any]:
                 raise WorkerError(
                     f"a task was lost {RETRIES} times on the Ray cluster (nodes killed, or out of memory?): {error}"
                 ) from None
-            waiting[place] = None  # free the memory of what has been taken
+            waiting[place] = None  # free the memory of results that were taken
     finally:
         for reference in waiting[place:]:
             if reference is not None:

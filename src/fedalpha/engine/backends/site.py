@@ -70,7 +70,7 @@ class ClientSite(Site):
         self.seed = seed
 
     def queries(self, ids: Ids, sample: Sample | None) -> list[Query]:
-        """The question for the losses of ``ids`` in parts."""
+        """The query for the losses of ``ids``, in parts."""
         together = len(ids) >= LEAST
         return [Query([int(ids[i]) for i in block], sample, together) for block in blocks(len(ids))]
 

@@ -1,6 +1,6 @@
 """What a problem is: client losses whose constants are all known.
 
-A problem answers for N clients at once. Points have shape (…, N, d): one point per client, any
+A problem evaluates N clients at once. Points have shape (…, N, d): one point per client, any
 number of leading axes (replicas, time). `at` evaluates every client at one common point.
 """
 
@@ -21,7 +21,7 @@ class Problem(ABC):
     p: Array
     w0: Array
     optima: Array
-    """w_i*, one row a client."""
+    """w_i*, one row per client."""
     constants: Constants
 
     @property

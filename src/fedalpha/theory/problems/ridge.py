@@ -27,7 +27,7 @@ class Ridge(Quadratics):
     def fit(
         cls, features: list[Array], targets: list[Array], penalty: float, *, w0: Array, sigma: float = 0.0
     ) -> Ridge:
-        """The problem of given client data, weighed by size."""
+        """The problem of the given client data, with p in proportion to the sizes."""
         sizes = np.array([len(y) for y in targets], dtype=np.float64)
         identity = np.eye(len(w0))
         A = np.stack([X.T @ X / len(X) + penalty * identity for X in features])

@@ -1,0 +1,38 @@
+"""Two commits on one machine: their bytes, and their seconds in turns."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks import bytes as same_bytes
+from benchmarks import turns
+from benchmarks.commits import trees
+from benchmarks.speed.workloads import QUICK
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode != 0,
+    reason="needs a git checkout",
+)
+
+
+def test_trees_hold_the_commit_and_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    with trees("HEAD") as (folder,):
+        assert (folder / "src/fedalpha/__init__.py").exists()
+    assert not folder.exists()
+
+
+def test_a_commit_gives_its_own_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert list(same_bytes.compare("HEAD", "HEAD", only="killed and resumed")) == [("killed and resumed", "equal")]
+
+
+def test_commits_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found = list(turns.compare("HEAD", "HEAD", turns=1, rounds=2, sizes=QUICK))
+    assert [workload for workload, _, _ in found] == ["A", "B"]
+    assert all(before > 0 and after > 0 for _, before, after in found)
