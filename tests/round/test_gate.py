@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fedalpha
 from fedalpha.combine import COMBINES, Reports, Sum
 from fedalpha.data import Pooled
-from fedalpha.round import Admission, Gate, Train
+from fedalpha.round import Admission, Gate, Heard, Train
 from fedalpha.round.weighing import Short, Weighed, admit, share_out
 from fedalpha.runs.experiment import Evaluate
 from fedalpha.select import Select
@@ -212,7 +212,7 @@ def test_two_different_updates_of_one_client_are_both_refused_whatever_their_ord
     items = [report(0), report(1), report(1, losses={"train": 0.1})]
     for order in itertools.permutations(items):
         assert [r.id for r in gate().admit(order, np.array([0, 1]))] == [0]
-    few = admit(gate(quorum=2), Train(3, np.array([0, 1])), Reports(items))
+    few = admit(gate(quorum=2), Train(3, np.array([0, 1])), Heard(reports=Reports(items)))
     assert few == Short("only 1 of 2 clients delivered, the quorum is 2")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.analysis.measures.base import rounds_to
-from fedalpha.models import Parameters
+
+if TYPE_CHECKING:  # torch is needed to read a model, not to hold rows
+    from fedalpha.models import Parameters
 
 Row = dict[str, Any]
 """A JSON object: ``round`` r describes the model after r rounds (0 is the initial model)."""

@@ -28,8 +28,7 @@ from fedalpha.update import Broadcast
 @lru_cache(maxsize=8)
 def trained(architecture: Architecture) -> frozenset[str]:
     """The names of the parameters (not buffers) of an architecture."""
-    with torch.device("meta"):  # draws nothing and takes no memory
-        return frozenset(name for name, _ in architecture.build().named_parameters())
+    return architecture.trained()
 
 
 class Optimiser(Apply):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -24,10 +25,14 @@ from fedalpha.update.base import not_finite
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if the engine has summed the models."""
+    """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if the engine has summed the models.
+
+    ``final``: the models were checked one by one as they were added, and the clients cannot be asked again.
+    """
 
     items: Sequence[Report]
     total: Sum | None = None
+    final: bool = False
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -56,7 +61,16 @@ class Reports:
         assert self.total is not None
         values = self.total.values
         total = Sum({k: v / mass if v.is_floating_point() else v for k, v in values.items()}, self.total.heaviest)
-        return Reports(self.items, total)
+        return dataclasses.replace(self, total=total)
+
+    def total_of(self, ids: NDArray[np.int64], alpha: Array) -> Reports:
+        """A copy with the sum over the clients of an order (``ids``), in whose blocks lost clients are left out."""
+        if self.total is not None:
+            return self
+        here = dict(zip(self.ids.tolist(), self.models(), strict=True))
+        left = np.where(np.isin(ids, self.ids), alpha, 0.0)
+        some = next(iter(here.values()))  # stands for the models of lost clients, which weigh 0
+        return dataclasses.replace(self, total=weighted_sum(left, [here.get(id, some) for id in ids.tolist()]))
 
     def gram(self, broadcast: Broadcast) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating tensors."""

@@ -11,6 +11,8 @@ from flwr.app import Message, MetricRecord
 
 from fedalpha.flower.sums import Arrays, is_float
 
+OURS = "fedalpha."
+"""The names of records that fedalpha adds to a message (extras, client state) begin with this."""
 _SAME = "send back the arrays that were received, under the same names"
 
 
@@ -56,7 +58,8 @@ def finite(metrics: Mapping[str, Any], key: str) -> float:
 
 def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:
     """The arrays of a reply: the names, shapes and dtypes that were sent, and finite."""
-    records = list(content_of(reply).array_records.values())
+    found = content_of(reply).array_records.items()
+    records = [record for name, record in found if not name.startswith(OURS)]
     if len(records) != 1:
         raise Rejected(f"{len(records)} ArrayRecords, expected exactly one")
     record = records[0]

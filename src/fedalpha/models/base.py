@@ -7,6 +7,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from fedalpha.text import Registry, Spelled
@@ -21,6 +22,11 @@ class Architecture(ABC):
     @abstractmethod
     def build(self) -> nn.Module:
         """A new module; its parameters will be overwritten."""
+
+    def trained(self) -> frozenset[str]:
+        """The names of the trained parameters; the other tensors of a state dict are buffers."""
+        with torch.device("meta"):  # draws nothing and takes no memory
+            return frozenset(name for name, _ in self.build().named_parameters())
 
 
 class Model(Spelled, ABC):

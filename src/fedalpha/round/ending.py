@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Ending:
     gate: Gate
     losses: Answers
 
+    @overload
+    def stop(self, cohort: Cohort, why: Short, reports: Any = None) -> Outcome: ...
+    @overload
+    def stop(self, cohort: Cohort, why: Short | Order, reports: Any = None) -> Outcome | Order: ...
     def stop(self, cohort: Cohort, why: Short | Order, reports: Any = None) -> Outcome | Order:
         """The outcome of a round that keeps its model; if ``why`` is an order, that order.
 
@@ -44,11 +48,17 @@ class Ending:
         return self._outcome(following, cohort, Weighed(np.zeros(len(cohort)), {}), items, uploaded, kept=why.reason)
 
     def install(self, cohort: Cohort, weighed: Weighed, reports: Any, lost: int) -> Outcome:
-        """Combine and apply, then form the next state of the selection and the extras of the next broadcast."""
+        """Combine and apply, then form the next state of the selection and the extras of the next broadcast.
+
+        An aggregate beyond the bound is not applied, so that it does not reach the memory of a server optimiser.
+        """
         algorithm, state = self.algorithm, self.state
         weights = weighed.alpha[np.isin(cohort.ids, reports.ids)]
         simplex = algorithm.weigh.traits.simplex
         aggregate, combined = algorithm.combine.combine(state.combine, state.broadcast, reports, weights, simplex)
+        bound = algorithm.admission.bound
+        if bound is not None and (reason := aggregate.beyond(state.broadcast, bound)):
+            return self.stop(cohort, Short(f"the aggregate is not installed: {reason}"), reports)
         installed, applied = algorithm.apply.apply(state.apply, state.broadcast, aggregate)
         extras = algorithm.update.absorb(state.broadcast, reports.items, self.population)
         selected = algorithm.select.learn(

@@ -52,12 +52,15 @@ class Admission:
 
     ``quorum``: how many of the clients that were asked must deliver (a number, or a share below 1 as a
     float); with fewer the model is kept. ``deadline``: the time in seconds after which a report is refused.
-    ``signed``: whether a loss may be negative.
+    ``signed``: whether a loss may be negative. ``bound``: an aggregate that is not finite, or with a value above
+    ``bound`` times the largest one of the same array of the current model (at least 1), is not installed; None
+    installs any aggregate.
     """
 
     quorum: int | float = 1
     deadline: float | None = None
     signed: bool = False
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         share = isinstance(self.quorum, float) and not self.quorum.is_integer()
@@ -65,6 +68,8 @@ class Admission:
             raise ValueError(f"quorum = {self.quorum}; give a number of clients (3) or a share of the cohort (0.5)")
         if self.deadline is not None and not self.deadline > 0:
             raise ValueError(f"deadline = {self.deadline}; give a number of seconds > 0, or none")
+        if self.bound is not None and not self.bound > 1:
+            raise ValueError(f"bound = {self.bound}; give a number > 1, such as 1e4, or none")
 
     def enough(self, present: int, asked: int) -> bool:
         """Whether ``present`` of the ``asked`` clients are a quorum.

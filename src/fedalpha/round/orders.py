@@ -68,14 +68,16 @@ class Heard:
     """For each order: the losses aligned with its ids, and by client id why there is no usable answer."""
     reports: Any = None
     """What the clients sent back (`Reports`), or None before training."""
+    problems: Mapping[int, str] = field(default_factory=dict)
+    """By client id, why there is no usable report. A driver that can name the reason gives it here."""
     measured: Mapping[int | None, float] = field(default_factory=dict)
     """Losses on the server's own data: of the clients' models by id, of the current model under None."""
 
     def and_losses(self, order: AskLosses, losses: Array, problems: Mapping[int, str] | None = None) -> Heard:
         return dataclasses.replace(self, losses=(*self.losses, (order, losses, problems or {})))
 
-    def and_reports(self, reports: Any) -> Heard:
-        return dataclasses.replace(self, reports=reports)
+    def and_reports(self, reports: Any, problems: Mapping[int, str] | None = None) -> Heard:
+        return dataclasses.replace(self, reports=reports, problems=problems or {})
 
     def and_measured(self, losses: Mapping[int | None, float]) -> Heard:
         return dataclasses.replace(self, measured={**self.measured, **losses})

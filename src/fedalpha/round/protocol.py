@@ -66,7 +66,7 @@ def advance(
         train = Train(state.round, present[counts], alpha, state.clients)
     if heard.reports is None:
         return train
-    reports = admit(gate, train, heard.reports)
+    reports = admit(gate, train, heard)
     if isinstance(reports, Short | Train):
         return ending.stop(cohort, reports)
     if isinstance(weighed, Weighed):

@@ -111,15 +111,19 @@ def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Mea
     return cohort.replace(**changes)
 
 
-def admit(gate: Gate, train: Train, reports: Any) -> Any | Train | Short:
+def admit(gate: Gate, train: Train, heard: Heard) -> Any | Train | Short:
     """The accepted reports; or an order for the same updates one by one; or why the model is kept.
 
     A single client cannot be removed from a sum. If a sum cannot be used, the same clients train again and each
-    sends its own model. Client updates are pure, so the models are the same as before.
+    sends its own model. Client updates are pure, so the models are the same as before. A live federation does not
+    train again: there each model was checked before it was added.
     """
+    reports = heard.reports
+    for id, problem in sorted(heard.problems.items()):
+        gate.refuse(id, problem)
     if reports.summed:
         if not gate.sound(reports):
-            return dataclasses.replace(train, alpha=None)
+            return Short("the sum of the models is not finite") if reports.final else _one_by_one(train)
     else:
         reports = reports.only(gate.admit(reports.items, train.ids))
     gate.missing(reports.ids, train.ids)
@@ -127,13 +131,19 @@ def admit(gate: Gate, train: Train, reports: Any) -> Any | Train | Short:
     return reports if short is None else Short(short)
 
 
+def _one_by_one(train: Train) -> Train:
+    return dataclasses.replace(train, alpha=None)
+
+
 def share_out(
     weighed: Weighed, ids: Ids, rule: Strategy, train: Train, reports: Any
 ) -> tuple[Weighed, Any] | Train | Short:
     """The weights and the reports after some clients that were weighed have been lost.
 
-    A lost client weighs 0, and the weights of the others follow from `Strategy.renormalise`. A sum is divided by the
-    total weight that arrived. If the rule renormalises otherwise (a cap), the models are ordered one by one.
+    A lost client weighs 0, and the weights of the others follow from `Strategy.renormalise`. With a linear combine
+    rule the models are summed with the weights that were ordered, and the sum is divided by the total weight that
+    arrived: the bytes are the same whether models were collected or summed on the way. If the rule renormalises
+    otherwise (a cap), the models are ordered one by one.
     """
     alpha, here = weighed.alpha, np.isin(ids, reports.ids)
     if here[alpha != 0].all() or not alpha[here].any():
@@ -142,11 +152,12 @@ def share_out(
         shared = rule.renormalise(alpha[here])
     except ValueError as error:
         return Short(str(error))
-    if reports.summed and rule.traits.simplex:
-        mass = math.fsum(alpha[here].tolist())
-        if not np.array_equal(shared, alpha[here] / mass):
-            return dataclasses.replace(train, ids=reports.ids, alpha=None)
-        reports = reports.divided(mass)
+    mass = math.fsum(alpha[here].tolist()) if rule.traits.simplex else 1.0
+    if train.alpha is not None and np.array_equal(shared, alpha[here] / mass):
+        reports = reports.total_of(train.ids, train.alpha)
+        reports = reports.divided(mass) if rule.traits.simplex else reports
+    elif reports.summed:
+        return dataclasses.replace(_one_by_one(train), ids=reports.ids)
     left = np.zeros(len(alpha))
     left[here] = shared
     return Weighed(left, weighed.state), reports

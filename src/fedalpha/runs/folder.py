@@ -11,20 +11,23 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
 
 from fedalpha.analysis.history import History, Row, read
-from fedalpha.models import MODELS, Architecture, BuiltIn, same_fingerprint
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.machine import versions
 from fedalpha.store import FolderLock, Generations, write_atomically
 from fedalpha.store.files import sweep
-from fedalpha.update import Broadcast
+
+if TYPE_CHECKING:  # a Flower server with a plain mean writes the same folder without torch
+    from fedalpha.models import Architecture
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +38,22 @@ class Folder(Callback):
     A run with the same configuration is resumed. A folder of another configuration is refused with the
     differences, unless no round was played there: then the new run replaces it when it starts.
     ``config`` describes the run (by default all arguments of `fedalpha.run`). ``every``: save the state every so
-    many rounds (and at the end).
+    many rounds (and at the end). ``restore(tree, start)`` makes a state of what was saved.
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any] | None = None, every: int = 1) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        config: Mapping[str, Any] | None = None,
+        every: int = 1,
+        restore: Callable[[dict[str, Any], ServerState], ServerState] | None = None,
+    ) -> None:
         if every < 1:
             raise ValueError(f"checkpoint_every = {every}; give a number of rounds ≥ 1")
         self.path = Path(path)
         self.config = config
         self.every = every
+        self.restore = restore or _of_the_same_model
         self.generations = Generations(self.path / "checkpoint")
         self._finished = self.path / "checkpoint" / "finished"
         self._rows: list[Row] = []
@@ -105,7 +115,7 @@ class Folder(Callback):
         saved, rows, problems = found
         for problem in problems:
             log.warning("%s; resuming from round %d", problem, rows[-1]["round"])
-        state = restored(saved, start.broadcast.architecture)
+        state = self.restore(saved, start)
         self._rows, self._state, self._saved = list(rows), state, state.round
         return state, rows
 
@@ -140,15 +150,13 @@ class Folder(Callback):
         return None
 
     def on_end(self, history: History) -> None:
-        from safetensors.torch import save
-
         from fedalpha.analysis.plots import plot_run
 
         if self._lines is None or self._broken or not history.rows:
             return
         try:
             self._save()
-            model = save({k: v.contiguous() for k, v in history.model.items()})
+            model = _model(history.model)
             write_atomically(self.path / "model.safetensors", model)
             plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
             if not history.interrupted:
@@ -189,7 +197,7 @@ class Folder(Callback):
         except (ValueError, AttributeError):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
         ours = json.loads(json.dumps(self._described))
-        if same_fingerprint(stored.get("initial_model"), ours.get("initial_model")):
+        if "initial_model" in ours and _same(stored.get("initial_model"), ours["initial_model"]):
             stored["initial_model"] = ours["initial_model"]
         if changes := differences(stored, ours):
             if self._empty():  # nothing worth keeping; it is replaced when the new run starts
@@ -230,13 +238,37 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
     ]
 
 
+def _model(parameters: Mapping[str, Any]) -> bytes:
+    """A model of tensors, or of NumPy arrays, as the content of a safetensors file."""
+    if all(isinstance(value, np.ndarray) for value in parameters.values()):
+        from safetensors.numpy import save as save_arrays
+
+        return save_arrays({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in parameters.items()})
+    from safetensors.torch import save
+
+    return save({k: v.contiguous() for k, v in parameters.items()})
+
+
+def _same(stored: object, ours: object) -> bool:
+    from fedalpha.models import same_fingerprint
+
+    return same_fingerprint(stored, ours)
+
+
+def _of_the_same_model(tree: dict[str, Any], start: ServerState) -> ServerState:
+    return restored(tree, start.broadcast.architecture)
+
+
 def state_tree(state: ServerState) -> dict[str, Any]:
     """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
     tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-    architecture = state.broadcast.architecture
+    architecture = getattr(state.broadcast, "architecture", None)
     text = None
-    if isinstance(architecture, BuiltIn):
-        text = (str(architecture.model), architecture.shape, architecture.classes)
+    if architecture is not None:
+        from fedalpha.models import BuiltIn
+
+        if isinstance(architecture, BuiltIn):
+            text = (str(architecture.model), architecture.shape, architecture.classes)
     tree["broadcast"] = {
         "architecture": text,
         "parameters": state.broadcast.parameters,
@@ -247,6 +279,9 @@ def state_tree(state: ServerState) -> dict[str, Any]:
 
 def restored(tree: dict[str, Any], given: Architecture | None = None) -> ServerState:
     """The server state of a tree; ``given`` is the architecture if it is not a built-in one."""
+    from fedalpha.models import MODELS, BuiltIn
+    from fedalpha.update import Broadcast
+
     sent = tree.pop("broadcast")
     architecture = given
     if sent["architecture"] is not None:

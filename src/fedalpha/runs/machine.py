@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -66,12 +67,12 @@ def instruction_sets() -> str:
     'torch'
     """
     import numpy as np
-    import torch
     from threadpoolctl import threadpool_info
 
     simd = np.show_config(mode="dicts")["SIMD Extensions"]
+    torch = sys.modules.get("torch")  # a Flower server with a plain mean does without it
     found = [
-        f"torch {torch.backends.cpu.get_cpu_capability()}",
+        f"torch {torch.backends.cpu.get_cpu_capability() if torch else 'not used'}",
         f"NumPy {[*simd['baseline'], *simd['found']][-1]}",
     ]
     blas = {info["architecture"] for info in threadpool_info() if info.get("architecture")}

@@ -37,6 +37,17 @@ class Broadcast:
     def nbytes(self) -> int:
         return sum(t.nbytes for t in (*self.parameters.values(), *self.extras.values()))
 
+    def beyond(self, current: Broadcast, bound: float) -> str | None:
+        """Where this model is not finite, or ``bound`` times larger than the current one; None if nowhere."""
+        for name, value in self.parameters.items():
+            if value.is_floating_point() and value.numel():
+                old = current.parameters.get(name, value.new_zeros(0))
+                limit = bound * max(1.0, float(old.abs().max()) if old.numel() else 1.0)
+                largest = float(value.abs().max())
+                if not largest <= limit:  # also where it is NaN
+                    return f"{name!r} holds {largest:g}; at most {limit:g} is accepted (bound={bound:g})"
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Report:

@@ -75,7 +75,7 @@ class scaffold(sgd):
         weights, total = [1.0] * len(reports), float(population.clients)
         if self.prior == "size":
             weights = population.sizes(np.array([r.id for r in reports], dtype=np.int64)).tolist()
-            total = float(population.sizes(np.arange(population.clients)).sum())
+            total = float(population.sizes(population.named(np.arange(population.clients))).sum())
         extras = dict(broadcast.extras)
         for name in sorted({name for report in reports for name in report.extras if name.startswith(_PREFIX)}):
             changes = [r.extras[name] for r in reports]
