@@ -132,10 +132,10 @@ def test_different_strategies_are_different() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("FedSoftWors(T=1)", r"unknown strategy 'FedSoftWors'; did you mean 'FedSoftWorse'.*known: AFL, FedAvg"),
+        ("FedSoftWors(T=1)", r"unknown strategy 'FedSoftWors'; did you mean 'FedSoftWorse'.*known: .*FedAvg"),
         ("fedavg", "did you mean 'FedAvg'"),
         ("switch(FedAvg, FedWurse(k=2), at=3)", "unknown strategy 'FedWurse'; did you mean 'FedWorse'"),
-        ("xyzzy", r"unknown strategy 'xyzzy'; known: AFL, FedAvg"),
+        ("xyzzy", r"unknown strategy 'xyzzy'; known: .*FedAvg"),
         ("FedAvg(priors=size)", r"FedAvg has no argument 'priors'; did you mean 'prior'\? \(known: prior\)"),
         ("FedSoftWorse(t=1)", "no argument 't'; did you mean 'T'"),
         ("FedSoftWorse(temperature=1)", r"no argument 'temperature'.*known: .*\bT\b"),
@@ -144,12 +144,12 @@ def test_different_strategies_are_different() -> None:
         ("cap", "missing a required argument: 'rule'; its form is cap.rule, c"),
         ("FedSoftWorse(0.2, T=0.2)", "multiple values for argument 'T'; its form is"),
         ("FedSoftWorse(T=0.2, T=0.5)", "the argument 'T' is given twice; keep one"),
-        ("", "cannot read the strategy ''.*write it like 'FedAvg'"),
-        ("FedAvg(", "cannot read the strategy.*write it like 'FedAvg'"),
+        ("", "cannot read the strategy ''.*write it like '\\w+'"),
+        ("FedAvg(", "cannot read the strategy.*write it like '\\w+'"),
         ("FedAvg; FedAvg", "cannot read the strategy"),
         pytest.param("FedWorse(k=1" + "0" * 400 + ")", "beyond float64; write a smaller one, or inf", id="1e400"),
-        ("3", "'3' is not a strategy; write it like 'FedAvg'"),
-        ("'FedAvg'", "is not a strategy; write it like 'FedAvg'"),
+        ("3", "'3' is not a strategy; write it like '\\w+'"),
+        ("'FedAvg'", "is not a strategy; write it like '\\w+'"),
     ],
 )
 def test_errors_show_the_nearest_valid_text(text: str, message: str) -> None:
@@ -158,7 +158,7 @@ def test_errors_show_the_nearest_valid_text(text: str, message: str) -> None:
 
 
 def test_what_is_no_text_is_refused_too() -> None:
-    with pytest.raises(TypeError, match="expected a strategy or its text, got int; write for example 'FedAvg'"):
+    with pytest.raises(TypeError, match=r"expected a strategy or its text, got int; write for example '\w+'"):
         strategy(3)  # type: ignore[arg-type]
 
 

@@ -44,7 +44,7 @@ def missing() -> str | None:
     """Why the peak cannot be measured here; None where it can."""
     try:
         from numba import config
-    except ImportError as error:
+    except Exception as error:  # a numba that is not made for this NumPy raises various errors
         return f'numba cannot be imported ({error}); pip install "fedalpha[fast]" installs it'
     interpreted: bool = config.DISABLE_JIT  # type: ignore[attr-defined]
     return "NUMBA_DISABLE_JIT is set, so nothing is compiled" if interpreted else None

@@ -42,6 +42,17 @@ _WORDS: dict[str, object] = {
 }
 
 
+def import_all(package: str) -> None:
+    """Import every module of a package, so that a file in its folder needs no mention elsewhere.
+
+    Importing a module again is harmless: a look-up while another one is under way (in a module of the package, or in
+    another thread) simply does the same.
+    """
+    folder = importlib.import_module(package).__path__
+    for module in pkgutil.iter_modules(folder, f"{package}."):
+        importlib.import_module(module.name)
+
+
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """One registered factory: what ``fedalpha strategies`` and its siblings list."""
@@ -110,11 +121,7 @@ class Registry(Generic[T]):
     def _found(self) -> dict[str, Entry[T]]:
         """All entries by name, including those of modules that were not imported yet."""
         if not self._complete:
-            # Importing a module again is harmless, so a look-up while another one is under way (in a module of the
-            # package, or in another thread) simply does the same.
-            folder = importlib.import_module(str(self._package)).__path__
-            for module in pkgutil.iter_modules(folder, f"{self._package}."):
-                importlib.import_module(module.name)
+            import_all(str(self._package))
             self._complete = True
         return self._entries
 

@@ -19,7 +19,7 @@ from fedalpha.analysis.fairness import Owners
 from fedalpha.round import Outcome, Refusal, ServerState
 from fedalpha.strategies import Cohort
 
-ORDER = [
+ORDER = [  # of the columns that this file knows; others may stand between them
     "round",
     "accuracy",
     "loss",
@@ -109,6 +109,8 @@ def full() -> Context:
 
 def test_a_full_row_by_hand() -> None:
     found = row(full())
+    json.dumps(found, allow_nan=False)
+    found = {name: value for name, value in found.items() if name in ORDER}
     assert list(found) == ORDER
     assert list(found.values()) == [
         *(5, 0.75, None, 0.5, [0.5, 1.0], 0.5, 0.25),
@@ -118,11 +120,10 @@ def test_a_full_row_by_hand() -> None:
         *(1.25, 0.5, 1.5, 1.6, 0.75),
         0.123457,
     ]
-    json.dumps(found, allow_nan=False)
 
 
 def test_the_initial_model_has_no_round() -> None:
-    found = row(Context(round=0))
+    found = {name: value for name, value in row(Context(round=0)).items() if name in ORDER}
     assert list(found) == [name for name in ORDER if "client_accuracy" not in name and name != "validation_accuracy"]
     assert {name for name, value in found.items() if value is None} == {
         *("accuracy", "loss", "cohort", "alpha", "losses", "kept", "influence"),
@@ -142,9 +143,14 @@ def test_a_run_writes_the_columns_in_their_order() -> None:
 def test_cells_keep_single_numbers_first() -> None:
     kept = [found.name for found in stored()]
     assert kept[0] == "round"
-    assert kept[-5:] == ["cohort", "alpha", "loss_before", "loss_train", "loss_after"]
-    assert kept[1:-5] == [found.name for found in numbers()]
-    losses = {found.name: found.read({"losses": {"after": [1.0]}}) for found in stored() if "loss_" in found.name}
+    single = [found.name for found in numbers()]
+    assert kept[1 : 1 + len(single)] == single
+    per_client = kept[1 + len(single) :]
+    assert [name for name in per_client if name in ORDER or "loss_" in name] == [
+        *("cohort", "alpha", "loss_before", "loss_train", "loss_after")
+    ]
+    kinds = [found for found in stored() if found.name.startswith("loss_")]
+    losses = {found.name: found.read({"losses": {"after": [1.0]}}) for found in kinds}
     assert losses == {"loss_before": None, "loss_train": None, "loss_after": [1.0]}
 
 
@@ -179,5 +185,5 @@ def _check(place: Path, env: dict[str, str], *plugin: str) -> None:
     done = command("report", "runs/mine", *plugin, cwd=place, env={**os.environ, **env})
     assert done.returncode == 0, done.stderr
     header = (place / "runs" / "mine" / "rounds.csv").read_text().splitlines()[0].split(",")
-    assert header[-4:-1] == ["heaviest", "heavy_clients", "cell"]
+    assert {"heaviest", "heavy_clients", "cell"} <= set(header)
     assert '"name":"heavy_clients"' in (place / "runs" / "mine" / "report.html").read_text()

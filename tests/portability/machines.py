@@ -19,6 +19,8 @@ PART = (
     "tests/engine/test_pool.py::test_a_run_survives_a_killed_worker_to_the_same_bytes",
     "tests/flower/test_equality.py::test_the_same_alpha_and_the_same_model[FedSoftWorse(T=0.2)-Net-1.0]",
     "tests/flower/test_sums.py",
+    "tests/runs/test_machine.py::test_versions_name_packages_processor_and_instructions",
+    "tests/runs/test_rounds.py",
     "tests/runs/test_experiment.py::test_after_training_weights_equal_a_hand_made_round",
     "tests/runs/test_experiment.py::test_every_round_says_how_it_weighed",
     "tests/runs/test_experiment.py::test_infinite_temperature_is_fedavg_bit_for_bit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def check(machine: Machine, here: dict[str, Any], there: dict[str, Any], isa: st
     assert there["openblas"] == [given["OPENBLAS_CORETYPE"]] != here["openblas"]
     assert there["numba"] == [given["NUMBA_CPU_NAME"], registers] != here["numba"]
     assert there["threads"] == int(given["OMP_NUM_THREADS"])
+    cores = len(os.sched_getaffinity(0))  # OpenBLAS takes no more threads than there are
+    assert there["openblas threads"] == [min(int(given["OPENBLAS_NUM_THREADS"]), cores)]
 
 
 def test_a_processor_without_avx() -> None:

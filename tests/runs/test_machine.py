@@ -51,11 +51,31 @@ def test_versions_name_packages_processor_and_instructions() -> None:
 def test_a_run_that_goes_on_under_other_instructions_says_so(tmp_path: Path) -> None:
     assert run(tmp_path, 2, ATEN_CPU_CAPABILITY="default") == ""
     said = run(tmp_path, 9)
-    assert "begun on another machine or with other versions: instruction_sets is" in said
+    assert "run so far on another machine or with other versions: instruction_sets is torch DEFAULT" in said
     assert "ATEN_CPU_CAPABILITY=default there" in said
     assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 5  # it went on to its end
-    stored = json.loads((tmp_path / "config.json").read_text())["versions"]
-    assert "ATEN_CPU_CAPABILITY=default" in stored["instruction_sets"]
+    stored = json.loads((tmp_path / "config.json").read_text())
+    assert "ATEN_CPU_CAPABILITY=default" in stored["versions"]["instruction_sets"]
+    (resumed,) = stored["resumed_with"]
+    assert "ATEN_CPU_CAPABILITY" not in resumed["instruction_sets"]
+
+
+def test_a_resumed_command_names_each_difference_once(tmp_path: Path) -> None:
+    """Begun with plain instructions, resumed without numba by `fedalpha resume`, then as at first."""
+    clean = {name: value for name, value in os.environ.items() if name not in LIMITS}
+    command = [sys.executable, "-m", "fedalpha"]
+    begin = ["run", "--rounds", "3", "--clients", "4", "--model", "softmax", "--out", str(tmp_path)]
+    subprocess.run([*command, *begin], env=clean, check=True, capture_output=True)
+    (tmp_path / "checkpoint" / "finished").unlink()  # as after a kill between the last round and the end
+    resume = [*command, "resume", str(tmp_path), "--workers", "1"]
+    said = subprocess.run(resume, env=clean | {"NUMBA_DISABLE_JIT": "1"}, check=True, capture_output=True, text=True)
+    told = " ".join((said.stdout + said.stderr).split())
+    assert "numba is" in told
+    assert "and not used here" in told
+    (tmp_path / "checkpoint" / "finished").unlink()
+    said = subprocess.run(resume, env=clean, check=True, capture_output=True, text=True)
+    assert "numba is not used there" in " ".join((said.stdout + said.stderr).split())
+    assert len(json.loads((tmp_path / "config.json").read_text())["resumed_with"]) == 2
 
 
 def test_a_run_that_goes_on_under_the_same_instructions_says_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 import fedalpha
+from fedalpha.report.processors import processor
 from fedalpha.round import ServerState
+from fedalpha.runs.machine import versions
 from fedalpha.study import Cell, CellError, Store, crew, halfway, run_study, status, study
 from fedalpha.study.crew import columns
 from fedalpha.study.runner import _alone, to_toml
@@ -132,11 +134,36 @@ def test_a_cell_that_was_killed_half_way_goes_on(
     assert not (folder / "log" / "half").exists()
 
 
+def test_a_cell_that_was_resumed_on_another_machine_names_both(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = halfway.Save._save
+
+    def save_and_die(self: halfway.Save, folder: Path, state: ServerState) -> None:
+        save(self, folder, state)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    elsewhere = {**versions(), "processor": "Another"}
+    with monkeypatch.context() as patch:
+        patch.setattr(halfway, "SECONDS", 0.0)
+        patch.setattr(halfway.Save, "_save", save_and_die)
+        patch.setattr(halfway, "versions", lambda: elsewhere)
+        with pytest.raises(CellError):
+            run_study(study(SMALL), tmp_path)
+    store = run_study(study(SMALL), tmp_path)
+    for cell in study(SMALL).cells():
+        found = store.get(cell.key)
+        assert found.about["machines"] == [elsewhere, versions()]
+        assert processor(found).startswith("Another; ")
+        assert f", then {versions()['processor']}; " in processor(found)
+    assert all("machines" not in Store(finished).get(cell.key).about for cell in study(SMALL).cells())
+
+
 def test_a_killed_study_continues_to_the_same_files(finished: Path, tmp_path: Path) -> None:
     file, folder = tmp_path / "small.toml", tmp_path / "killed"
     file.write_text(to_toml(study(SMALL)))
     command = [sys.executable, "-c", "from fedalpha.cli import main; main()", "study", str(file), "--out", str(folder)]
-    rng = random.Random(time.time_ns())
+    rng = random.Random(0)
     kills = 0
     for wanted in (0, 1, 3):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

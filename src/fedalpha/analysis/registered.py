@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import ClassVar, Generic, Protocol, TypeVar
+
+from fedalpha.text import import_all
 
 
 class Named(Protocol):
@@ -40,7 +40,6 @@ class Table(Generic[N]):
 
     def __iter__(self) -> Iterator[type[N]]:
         if not self._complete:
-            self._complete = True  # first: the modules may read the table themselves
-            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
+            import_all(self.package)
+            self._complete = True
         return iter(sorted(self._classes.values(), key=lambda cls: (cls.order, cls.name)))

@@ -5,7 +5,7 @@ Cells that were stored before processors were recorded are counted as one kind, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fedalpha.report.findings import Findings
 from fedalpha.study import Result
@@ -14,8 +14,12 @@ NOT_RECORDED = "not recorded"
 
 
 def processor(result: Result) -> str:
-    """The processor of a cell, the instruction sets in use, and numba."""
-    versions = result.about["versions"]
+    """The processor of a cell, its instruction sets, and numba; several if the cell was resumed on another machine."""
+    machines = result.about.get("machines", [result.about["versions"]])
+    return ", then ".join(dict.fromkeys(map(_described, machines)))
+
+
+def _described(versions: Mapping[str, str]) -> str:
     if "processor" not in versions:
         return NOT_RECORDED
     return f"{versions['processor']}; {versions['instruction_sets']}; numba {versions['numba']}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # a Flower server with a plain mean writes the same folder wi
     from fedalpha.models import Architecture
 
 log = logging.getLogger(__name__)
+RESUMED = "resumed_with"
+"""In ``config.json``: the versions and processors on which the run was resumed, where they differ from the last."""
 
 
 class Folder(Callback):
@@ -63,6 +65,8 @@ class Folder(Callback):
         self._stack = ExitStack()
         self._broken = False
         self._stale = False
+        self._elsewhere: Mapping[str, Any] | None = None
+        """the configuration with the machine that resumes the run, if it is another one"""
 
     @property
     def _described(self) -> Mapping[str, Any]:
@@ -125,11 +129,11 @@ class Folder(Callback):
             self._finished.unlink(missing_ok=True)
             if self._stale:  # before config.json is written, which must never describe another run's checkpoint
                 self.generations.clear()
+            config = self._elsewhere
             if self._stale or not (self.path / "config.json").exists():
-                write_atomically(
-                    self.path / "config.json",
-                    (json.dumps({**self._described, "versions": versions()}, indent=2) + "\n").encode(),
-                )
+                config = {**self._described, "versions": versions()}
+            if config is not None:
+                write_atomically(self.path / "config.json", (json.dumps(config, indent=2) + "\n").encode())
             lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in self._rows)
             write_atomically(self.path / "history.jsonl", lines.encode())
             self._lines = (self.path / "history.jsonl").open("a")
@@ -193,7 +197,7 @@ class Folder(Callback):
             return
         try:
             stored = json.loads(path.read_text())
-            stored_versions = stored.pop("versions", {})
+            stored_versions, resumed = stored.pop("versions", {}), stored.pop(RESUMED, [])
         except (ValueError, AttributeError):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
         ours = json.loads(json.dumps(self._described))
@@ -207,10 +211,11 @@ class Folder(Callback):
                 f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
                 "Choose another folder, or give the same settings to resume it"
             )
-        if changes := differences(stored_versions, versions()):
+        if changes := differences((resumed or [stored_versions])[-1], versions()):
+            self._elsewhere = {**stored, "versions": stored_versions, RESUMED: [*resumed, versions()]}
             log.warning(
-                "%s was begun on another machine or with other versions: %s; the run is resumed, but its last bits "
-                "may differ from those of an undisturbed run",
+                "%s was run so far on another machine or with other versions: %s; the run is resumed, but its last "
+                "bits may differ from those of an undisturbed run",
                 self.path,
                 "; ".join(changes),
             )

@@ -70,12 +70,15 @@ def instruction_sets() -> str:
     from threadpoolctl import threadpool_info
 
     simd = np.show_config(mode="dicts")["SIMD Extensions"]
+    # NumPy leaves a key out if it is empty: "found" on a processor with nothing beyond the baseline.
+    vectors = [*simd.get("baseline", []), *simd.get("found", [])] or ["no vectors"]
     torch = sys.modules.get("torch")  # a Flower server with a plain mean does without it
     found = [
         f"torch {torch.backends.cpu.get_cpu_capability() if torch else 'not used'}",
-        f"NumPy {[*simd['baseline'], *simd['found']][-1]}",
+        f"NumPy {vectors[-1]}",
     ]
     blas = {info["architecture"] for info in threadpool_info() if info.get("architecture")}
     found += [f"BLAS {name}" for name in sorted(blas)]
-    found += [f"{name}={value}" for name in LIMITS if (value := os.environ.get(name))]
+    # An empty value counts for numba: it then uses no feature beyond those of NUMBA_CPU_NAME.
+    found += [f"{name}={value}" for name in LIMITS if (value := os.environ.get(name)) is not None]
     return ", ".join(found)

@@ -255,7 +255,8 @@ def read_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
             values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         except ValueError as error:
             raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {error}") from None
-        values.pop("versions", None)
+        for recorded in ("versions", "resumed_with"):
+            values.pop(recorded, None)
     return settings({**values, **options})
 
 

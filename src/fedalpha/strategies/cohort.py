@@ -68,7 +68,9 @@ class Cohort:
         if self.gram is not None:
             gram = np.asarray(self.gram, dtype=np.float64)
             if gram.shape != (n, n) or not np.isfinite(gram).all():
-                raise ValueError(f"gram must be a finite {n}×{n} matrix, got shape {gram.shape}: one row per client")
+                raise ValueError(
+                    f"gram has shape {gram.shape}, expected a finite {n}×{n} matrix: pass one row per client"
+                )
             object.__setattr__(self, "gram", gram)
         if self.round < 0:
             raise ValueError(f"round is {self.round}: rounds are counted from 0")

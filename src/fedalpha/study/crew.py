@@ -141,7 +141,7 @@ class Crew:
             found = self.store.get(other.key)
             if found.last <= cell.shared(other):
                 twin = found.about.get("coincides_with", other.key)
-                about = {name: found.about[name] for name in ("ended", "versions")}
+                about = {name: found.about[name] for name in ("ended", "versions", "machines") if name in found.about}
                 self.store.put(cell, found.columns, {**about, "coincides_with": twin})
                 self.done.add(cell.key)
                 return True
@@ -193,11 +193,14 @@ def _work(job: _Job, parent: int) -> None:
     try:
         error.unlink(missing_ok=True)
         begin = beginning(store, cell, job.donor)
-        watchers = [Save(store, cell, job.marks), _progress(store, cell, parent)]
+        save = Save(store, cell, job.marks, begin.machines if begin else [])
+        watchers = [save, _progress(store, cell, parent)]
         started = time.time()
-        found, about = measure(cell, job.per_client, watchers, begin)
+        found, about = measure(cell, job.per_client, watchers, (begin.state, begin.rows) if begin else None)
+        if len(save.machines) > 1:
+            about["machines"] = save.machines
         store.put(cell, found, about | shares(cell, job.donor))
-        played = len(found["round"]) - (len(begin[1]) if begin else 1)
+        played = len(found["round"]) - (len(begin.rows) if begin else 1)
         note_time(store, cell, played, time.time() - started)
         clear(store, cell)
     except Exception:

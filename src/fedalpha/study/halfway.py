@@ -10,11 +10,13 @@ import dataclasses
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.folder import restored, state_tree
+from fedalpha.runs.machine import versions
 from fedalpha.store import DamagedError, FormatError, Generations
 from fedalpha.strategies import STRATEGIES, State, Strategy
 from fedalpha.strategies.switch import Switch
@@ -47,8 +49,9 @@ def is_there(folder: Path) -> bool:
 class Save(Callback):
     """Saves a running cell every `SECONDS`, and at the rounds (``marks``) from which other cells start."""
 
-    def __init__(self, store: Store, cell: Cell, marks: frozenset[int]) -> None:
+    def __init__(self, store: Store, cell: Cell, marks: frozenset[int], earlier: Sequence[dict[str, str]] = ()) -> None:
         self.store, self.cell, self.marks = store, cell, marks
+        self.machines = list(earlier) if versions() in earlier else [*earlier, versions()]
         self.rows: list[Row] = []
         self.saved = time.monotonic()
         self.folders: dict[Path, Generations] = {}
@@ -70,10 +73,20 @@ class Save(Callback):
     def _save(self, folder: Path, state: ServerState) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # The object is kept between saves, because it knows which rows are on disk.
-        self.folders.setdefault(folder, Generations(folder)).save(state.round, state_tree(state), self.rows)
+        tree = {"state": state_tree(state), "machines": self.machines}
+        self.folders.setdefault(folder, Generations(folder)).save(state.round, tree, self.rows)
 
 
-def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState, list[Row]] | None:
+@dataclass(frozen=True, eq=False)
+class Begin:
+    """A state to start from, the rows that led to it, and the `versions` of the machines that computed them."""
+
+    state: ServerState
+    rows: list[Row]
+    machines: list[dict[str, str]]
+
+
+def beginning(store: Store, cell: Cell, donor: Cell | None) -> Begin | None:
     """The state from which a cell starts: its own, or that of a cell with the same first rounds; None for round 0."""
     own = _load(half(store, cell))
     if own is not None:
@@ -83,10 +96,10 @@ def beginning(store: Store, cell: Cell, donor: Cell | None) -> tuple[ServerState
     found = _load(branch(store, donor, cell.shared(donor)))
     if found is None:
         return None
-    state, rows = found
+    state = found.state
     first, second = (STRATEGIES.parse(c.settings.strategy) for c in (donor, cell))
     weigh = adopted(first, state.weigh, second, state.round, cell.settings.clients)
-    return dataclasses.replace(state, weigh=weigh), rows
+    return dataclasses.replace(found, state=dataclasses.replace(state, weigh=weigh))
 
 
 def adopted(first: Strategy, state: State, second: Strategy, round: int, clients: int) -> State:
@@ -129,14 +142,16 @@ def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
     return found
 
 
-def _load(folder: Path) -> tuple[ServerState, list[Row]] | None:
+def _load(folder: Path) -> Begin | None:
     if not folder.exists():
         return None
     try:
         found = Generations(folder).load()
     except (DamagedError, FormatError):
         return None  # a state only saves time
-    return None if found is None else (restored(found[0]), list(found[1]))
+    if found is None or found[0].keys() != {"state", "machines"}:
+        return None
+    return Begin(restored(found[0]["state"]), list(found[1]), found[0]["machines"])
 
 
 def _switches(strategy: Strategy) -> bool:
