@@ -141,7 +141,7 @@ class Crew:
             found = self.store.get(other.key)
             if found.last <= cell.shared(other):
                 twin = found.about.get("coincides_with", other.key)
-                about = {name: found.about[name] for name in ("ended", "versions", "machines") if name in found.about}
+                about = {k: v for k, v in found.about.items() if k in ("ended", "versions", "machines")}
                 self.store.put(cell, found.columns, {**about, "coincides_with": twin})
                 self.done.add(cell.key)
                 return True
