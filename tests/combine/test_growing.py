@@ -26,7 +26,7 @@ def start(hidden: str = "12", seed: int = 0) -> Broadcast:
 
 
 def reports(models: list[Parameters]) -> Reports:
-    return Reports([Report(i, m, {"train": 0.0}, 1, 1) for i, m in enumerate(models)])
+    return Reports([Report(i, m, {"train": 0.0}, 1, 1, labels=[1] * 10) for i, m in enumerate(models)])
 
 
 def outputs(broadcast: Broadcast) -> torch.Tensor:
@@ -57,10 +57,37 @@ def test_pfnm_recovers_permuted_copies_where_the_mean_fails(hidden: str) -> None
     truth = outputs(common)
     copies = reports([permuted(common.parameters, rng) for _ in range(5)])
     alpha = np.full(5, 0.2)
-    matched, _ = pfnm(sigma=0.1).combine({}, common, copies, alpha, True)
+    matched, _ = pfnm(sigma=0.1, shrink=False).combine({}, common, copies, alpha, True)
     plain, _ = COMBINES.parse("mean").combine({}, common, copies, alpha, True)
     torch.testing.assert_close(outputs(matched), truth, rtol=1e-4, atol=1e-4)
     assert (outputs(plain) - truth).abs().mean() > 0.3 * truth.abs().mean()
+
+
+def one_unit(outputs: list[float]) -> Parameters:
+    """A client with one hidden unit, which all clients share, and two classes."""
+    layers = {"layer1.weight": [[4.0, 4.0]], "layer1.bias": [1.0], "output.weight": [[o] for o in outputs]}
+    return {k: torch.tensor(v) for k, v in {**layers, "output.bias": outputs}.items()}
+
+
+def test_pfnm_weighs_outputs_by_class_counts_as_the_authors_do() -> None:
+    """Client 0 has class 0 only, client 1 class 1 only: each class is taken from the client that has seen it."""
+    common = Broadcast(*initial("mlp(hidden=1)", (2,), 2, 0))
+    models = [one_unit([3.0, -3.0]), one_unit([-3.0, 3.0])]
+
+    def told(*labels: list[int]) -> Reports:
+        return Reports([Report(i, models[i], {}, 1, 1, labels=row) for i, row in enumerate(labels)])
+
+    alpha, apart = np.array([0.5, 0.5]), told([7], [0, 5])  # last classes may be left out
+    found, _ = pfnm(sigma=1.0, sigma0=1.0).combine({}, common, apart, alpha, True)
+    assert found.parameters["output.weight"].flatten().tolist() == [1.5, 1.5]  # n_jk/Σ n_jk, then 1/(1 + σ/σ0)
+    assert found.parameters["output.bias"].tolist() == [1.5, 1.5]
+    assert found.parameters["layer1.weight"].flatten().tolist() == pytest.approx([4 * 2 / 3, 4 * 2 / 3])
+    plain, _ = pfnm(sigma=1.0, sigma0=1.0, shrink=False).combine({}, common, apart, alpha, True)
+    assert plain.parameters["output.weight"].flatten().tolist() == [3.0, 3.0]
+    even, _ = pfnm(shrink=False).combine({}, common, told([3], [3]), alpha, True)  # nobody has class 1
+    assert even.parameters["output.bias"].tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="class counts of every client"):
+        pfnm().combine({}, common, Reports([Report(0, models[0], {}, 1, 1)]), np.ones(1), True)
 
 
 def test_pfnm_keeps_neurons_that_only_one_client_has() -> None:
@@ -73,7 +100,7 @@ def test_pfnm_keeps_neurons_that_only_one_client_has() -> None:
     for name, dim in (("layer1.weight", 0), ("layer1.bias", 0), ("output.weight", 1)):
         parts = [a.parameters[name].narrow(dim, 0, 8), b.parameters[name].narrow(dim, 8, 4)]
         mixed[name] = torch.cat(parts, dim).index_select(dim, order)
-    found, _ = pfnm(sigma=0.1).combine({}, a, reports([a.parameters, mixed]), np.array([0.5, 0.5]), True)
+    found, _ = pfnm(sigma=0.1, shrink=False).combine({}, a, reports([a.parameters, mixed]), np.array([0.5, 0.5]), True)
     assert found.parameters["layer1.weight"].shape == (16, 64)
     assert str(found.architecture.model) == "mlp(hidden=[16])"  # type: ignore[attr-defined]
     known = torch.cat([a.parameters["layer1.weight"], b.parameters["layer1.weight"][8:]])
@@ -87,7 +114,7 @@ def test_the_assignment_is_the_best_of_all_by_the_papers_cost() -> None:
     rule = pfnm(gamma=2.0, sigma=0.5, sigma0=4.0)
     for _ in range(10):
         vectors = [rng.normal(size=(3, 2)), rng.normal(size=(3, 2))]
-        precision = np.array([1.2, 0.8]) / 0.5
+        precision = rng.uniform(0.2, 2.0, size=(2, 2)) / 0.5  # of each coordinate
         sums, weights = precision[0] * vectors[0], precision[0] + 1 / 4.0
 
         def gain(places: tuple[int, ...]) -> float:
@@ -95,10 +122,10 @@ def test_the_assignment_is_the_best_of_all_by_the_papers_cost() -> None:
             for row, i in enumerate(places):
                 own = precision[1] * vectors[1][row]  # noqa: B023
                 if i < 3:
-                    total += ((sums[i] + own) ** 2).sum() / (weights + precision[1])  # noqa: B023
-                    total += -(sums[i] ** 2).sum() / weights + 2 * math.log(1 / (2 - 1))  # noqa: B023
+                    total += ((sums[i] + own) ** 2 / (weights + precision[1])).sum()  # noqa: B023
+                    total += -(sums[i] ** 2 / weights).sum() + 2 * math.log(1 / (2 - 1))  # noqa: B023
                 else:
-                    total += (own**2).sum() / (1 / 4.0 + precision[1]) + 2 * math.log(2.0 / 2)  # noqa: B023
+                    total += (own**2 / (1 / 4.0 + precision[1])).sum() + 2 * math.log(2.0 / 2)  # noqa: B023
                     total -= 2 * math.log(i - 2)
             return total
 

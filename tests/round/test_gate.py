@@ -181,6 +181,25 @@ def gate(**settings: Any) -> Gate:
 
 
 @pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (None, "class counts are missing"),
+        ([], "counts for 0 classes"),
+        ([1, -1], "not whole numbers"),
+        ([1, 0.5], "not whole numbers"),
+        ([True], "not whole numbers"),
+        ([2**60], "not whole numbers"),
+    ],
+)
+def test_class_counts_are_checked_where_they_are_wanted(labels: Any, reason: str) -> None:
+    asked, here = np.array([0, 1]), gate()
+    reports = [report(0, labels=[3, 0]), report(1, labels=labels)]
+    assert [r.id for r in here.admit(reports, asked, frozenset({"labels"}))] == [0]
+    assert reason in here.refusals[0].reason
+    assert [r.id for r in gate().admit(reports, asked)] == [0, 1]
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"losses": {"train": float("nan")}}, r"its loss \(train\) is nan"),

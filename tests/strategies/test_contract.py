@@ -52,6 +52,10 @@ def cohort(losses, sizes=None, *, ids=None, seed=0, twins=False, **given) -> Coh
     steps = draw.integers(1, 20, size=n)
     if twins:
         moves[1], steps[1] = moves[0], steps[0]
+    more = np.random.default_rng(seed + 1000)
+    labels, cosines, design = more.integers(0, 9, (n, 3)), more.integers(-8, 9, n) / 8.0, more.integers(1, 9, n) / 8.0
+    if twins:
+        labels[1], cosines[1], design[1] = labels[0], cosines[0], design[0]
     full = {
         "ids": np.arange(n) if ids is None else ids,
         "sizes": np.ones(n) if sizes is None else sizes,
@@ -62,6 +66,9 @@ def cohort(losses, sizes=None, *, ids=None, seed=0, twins=False, **given) -> Coh
         "steps": steps,
         "norms": np.linalg.norm(moves, axis=1),
         "gram": moves @ moves.T,
+        "labels": labels,
+        "cosines": cosines,
+        "design": design,
     }
     return Cohort(**{**full, **given})
 
@@ -99,7 +106,7 @@ def take(members: Cohort, order) -> Cohort:
     for field in fields(members):
         value = getattr(members, field.name)
         if isinstance(value, np.ndarray):
-            changed[field.name] = value[np.ix_(*[order] * value.ndim)]
+            changed[field.name] = value[order] if field.name == "labels" else value[np.ix_(*[order] * value.ndim)]
     return members.replace(**changed)
 
 

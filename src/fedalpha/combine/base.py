@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -81,10 +81,23 @@ class Reports:
                 found += (moves @ moves.T).numpy()
         return found
 
+    def cosines(self, broadcast: Broadcast) -> Array:
+        """The cosine between each client's model and the broadcast model, over all floating tensors."""
+        names = [name for name, old in broadcast.parameters.items() if old.is_floating_point()]
+        products, squares, square = np.zeros(len(self.items)), np.zeros(len(self.items)), 0.0
+        for name in names:
+            sent = broadcast.parameters[name].double().flatten()
+            models = torch.stack([m[name].double() for m in self.models()]).flatten(1)
+            products += (models * sent).sum(dim=1).numpy()
+            squares += (models * models).sum(dim=1).numpy()
+            square += float((sent * sent).sum())
+        return products / np.maximum(np.sqrt(squares * square), 1e-300)
+
     def nbytes(self, broadcast: Broadcast) -> int:
-        """The bytes that the clients uploaded: one model each, and extras."""
+        """The bytes that the clients uploaded: one model each, extras, and class counts of 8 bytes."""
         model = sum(t.nbytes for t in broadcast.parameters.values())
-        return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values())
+        counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
+        return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts
 
     def models(self) -> list[Parameters]:
         """Every client's parameters. Raises ValueError if there is only their sum."""
@@ -129,6 +142,10 @@ class Combine(Spelled, PlugPoint, ABC):
         ``alpha`` is aligned with ``reports``. Off the simplex alpha are coefficients of
         w_t + Σ alpha_i (w_i − w_t). Pure.
         """
+
+    def learn(self, broadcast: Broadcast, reports: Reports, alpha: Array, server: Any) -> Array:
+        """Coefficients of the reports, learnt on the data of ``server`` (a federation); for rules that want it."""
+        raise NotImplementedError(f"{self} learns nothing on the server's data")
 
     def breakdown(self, support: int) -> Limit:
         """The attackers that the rule tolerates if ``support`` clients weigh more than 0."""

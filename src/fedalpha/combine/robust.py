@@ -49,6 +49,10 @@ class Wrapper(Combine):
         assert isinstance(self.rule, Combine)
         return self.rule
 
+    @property
+    def wants(self) -> frozenset[str]:
+        return self.inner.wants
+
     def check(self, company: Company) -> None:
         self.inner.check(company)
 

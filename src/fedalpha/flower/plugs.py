@@ -55,6 +55,10 @@ class fraction(Select):
     def size(self, n: int) -> int:
         return max(math.floor(self.share * n + 1e-9), self.least, 1)
 
+    def chances(self, population: Population) -> Numbers:
+        n = population.clients
+        return np.full(n, min(1.0, self.size(n) / n))
+
     def select(
         self, state: State, population: Population, losses: Numbers | None, rng: np.random.Generator
     ) -> tuple[Ids, State]:
@@ -84,6 +88,9 @@ class Mean(PlugPoint):
 
 class Remote(PlugPoint):
     """The client update of the clients' own apps; the server does not know it."""
+
+    def pulled(self, round: int) -> float:
+        return 0.0
 
     def absorb(self, broadcast: Model, reports: Sequence[Report], population: Population) -> dict[str, Any]:
         return broadcast.extras

@@ -12,11 +12,12 @@ from torch import nn
 
 from fedalpha.data.federations import Examples, Pair
 from fedalpha.fast.threads import single_thread
-from fedalpha.flower.queries import EXAMPLES, METRICS, WANTED, add_loss_query, stable_id
+from fedalpha.flower.queries import EXAMPLES, LABELS, METRICS, WANTED, add_loss_query, stable_id
 from fedalpha.models import Architecture, Model, Parameters, initial
 from fedalpha.rng import Draws, integer
 from fedalpha.task import Task
 from fedalpha.update import UPDATES, Broadcast, Site, Update
+from fedalpha.update.base import class_counts
 
 AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
 Data = Examples | Pair | Callable[[Context], Examples | Pair]
@@ -108,6 +109,8 @@ class _Node:
         metrics = MetricRecord({EXAMPLES: len(data), "steps": report.steps})
         for kind, value in report.losses.items():
             metrics[f"{kind}_loss"] = float(value)
+        if LABELS in wanted:
+            metrics[LABELS] = class_counts(data)
         content = RecordDict({name: to_arrays(report.parameters), METRICS: metrics})
         return Message(content, reply_to=message)
 

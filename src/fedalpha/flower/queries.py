@@ -17,9 +17,11 @@ ASK_LOSS = "query.loss"
 CLIENT_ID = "client-id"
 EXAMPLES = "num-examples"
 LOSS = "loss"
+LABELS = "labels"
+"""The metric of a training reply with the client's class counts, for rules that need ``labels``."""
 METRICS = "metrics"
 WANTED = "fedalpha.losses"
-"""In the configuration of a training message: the losses besides ``train`` that the rule looks at."""
+"""In the configuration of a training message: what the rule looks at besides the ``train`` loss."""
 
 Loss = Callable[[ArrayRecord, Context], tuple[float, int]]
 """``loss(arrays, context) -> (mean loss on this client's training data, number of examples)``."""

@@ -13,6 +13,7 @@ import numpy as np
 from flwr.app import Message, MetricRecord
 from numpy.typing import NDArray
 
+from fedalpha.flower.queries import LABELS
 from fedalpha.flower.replies import Rejected, arrays_of, content_of, finite, metrics_of, number
 from fedalpha.flower.sums import Arrays, is_float
 from fedalpha.strategies import Array
@@ -45,6 +46,7 @@ class Report:
     state: Mapping[str, Any] = field(default_factory=dict)
     origin: tuple[int, int] | None = None
     delay: float = 0.0
+    labels: Sequence[int] | None = None
 
     def misfit(self, broadcast: Model) -> str | None:
         """What is wrong with the reply. Its form was checked as it was read."""
@@ -83,6 +85,18 @@ class Reports:
                 found += moves @ moves.T
         return found
 
+    def cosines(self, broadcast: Model) -> Array:
+        """The cosine between each client's model and the one that was sent, over all floating arrays."""
+        products, squares, square = np.zeros(len(self.items)), np.zeros(len(self.items)), 0.0
+        for name, old in broadcast.arrays.items():
+            if is_float(old):
+                sent = old.astype(np.float64).ravel()
+                models = np.stack([r.arrays[name].astype(np.float64).ravel() for r in self.items])
+                products += (models * sent).sum(axis=1)
+                squares += (models * models).sum(axis=1)
+                square += float((sent * sent).sum())
+        return products / np.maximum(np.sqrt(squares * square), 1e-300)
+
     def nbytes(self, broadcast: Model) -> int:
         """What the clients uploaded: a model each."""
         return len(self.items) * sum(value.nbytes for value in broadcast.arrays.values())
@@ -104,9 +118,16 @@ class Wanted:
             samples = number(metrics, self.size_key)
             told = "steps" in self.needs or "steps" in metrics
             steps = number(metrics, "steps", whole=True) if told else 0
-            return Report(id, arrays_of(reply, sent), self._losses(metrics), steps, samples, message=reply)
+            labels = self._labels(metrics)
+            arrays = arrays_of(reply, sent)
+            return Report(id, arrays, self._losses(metrics), steps, samples, message=reply, labels=labels)
         except Rejected as reason:
             return Report(id, problem=str(reason))
+
+    def _labels(self, metrics: MetricRecord) -> Sequence[int] | None:
+        """The class counts, if they are needed; the gate checks them."""
+        found: Any = metrics.get(LABELS) if "labels" in self.needs else None
+        return found if isinstance(found, list) else None
 
     def _losses(self, metrics: MetricRecord) -> dict[str, float]:
         """The losses that are needed, and any others that the reply contains."""

@@ -293,8 +293,8 @@ class FedAlpha(flower.Strategy):
         self._evaluated, self._now = False, None
         if not self.over.fraction_train:
             return []
-        if "after" in self.rule.requires:
-            config[WANTED] = ["after"]
+        if told := sorted(self.rule.requires & {"after", "labels"}):
+            config[WANTED] = [str(need) for need in told]
         model = Model({name: array.numpy() for name, array in arrays.items()})
         state = ServerState(server_round - 1, model, {}, self._state, {}, {}, accuracy=self.accuracy)
         now = self._now = _Round(self._algorithm(), state, self._connected(grid, "train"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fedalpha.round.driver import Engine, Evaluation, Part, play, tell
 from fedalpha.round.gate import Admission, Gate, Refusal
-from fedalpha.round.orders import AskLosses, Heard, Ids, Measure, Sample, Train
+from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Sample, Train
 from fedalpha.round.protocol import advance
 from fedalpha.round.state import Algorithm, Outcome, ServerState
 
@@ -21,6 +21,7 @@ __all__ = [
     "Gate",
     "Heard",
     "Ids",
+    "Learn",
     "Measure",
     "Outcome",
     "Part",

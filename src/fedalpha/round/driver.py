@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fedalpha.round.orders import AskLosses, Heard, Ids, Measure, Sample, Train
+from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Sample, Train
 from fedalpha.round.protocol import advance
 from fedalpha.round.state import Algorithm, Outcome, ServerState
 from fedalpha.select import Population
@@ -57,6 +57,9 @@ def play(algorithm: Algorithm, state: ServerState, engine: Engine, population: P
                 heard = heard.and_reports(engine.update(broadcast, order))
             case Measure() as order:
                 heard = heard.and_measured({of: _measured(engine, state, heard, of) for of in order.of})
+            case Learn() as order:
+                found = algorithm.combine.learn(broadcast, order.reports, order.alpha, population)
+                heard = heard.and_learnt(found)
             case outcome:
                 tell(outcome)
                 return outcome

@@ -24,6 +24,10 @@ LONGEST_REASON = 500
 """Characters of a refusal's reason that are kept: a client may send a text of any length, and reasons are stored."""
 
 
+MOST_CLASSES = 1_000_000
+"""The longest list of class counts that is accepted."""
+
+
 class Report(Protocol):
     """What a client sends back, whatever its model is made of (tensors, NumPy arrays)."""
 
@@ -35,6 +39,8 @@ class Report(Protocol):
     def origin(self) -> tuple[int, int] | None: ...
     @property
     def delay(self) -> float: ...
+    @property
+    def labels(self) -> Sequence[int] | None: ...
 
     def misfit(self, broadcast: Any) -> str | None:
         """How its model differs in form from the broadcast model, or where it is not finite; None if it is sound."""
@@ -132,11 +138,11 @@ class Gate:
             return False
         return bool(reports.finite(self.broadcast))
 
-    def admit(self, reports: Sequence[Report], asked: Ids) -> list[Any]:
-        """The accepted reports, one per client, sorted by id."""
+    def admit(self, reports: Sequence[Report], asked: Ids, wanted: frozenset[str] = frozenset()) -> list[Any]:
+        """The accepted reports, one per client, sorted by id; ``wanted`` may ask for class counts (``labels``)."""
         found: dict[int, list[Report]] = {}
         for report in reports:
-            if reason := self.fault(report, asked):
+            if reason := self.fault(report, asked) or ("labels" in wanted and bad_counts(report.labels)):
                 self.refuse(report.id, reason, out=False)
             else:
                 found.setdefault(report.id, []).append(report)
@@ -187,6 +193,21 @@ class Gate:
         if loss < 0 and not self.admission.signed:
             return f"its loss ({kind}) is {loss:g}, but this loss cannot be negative"
         return None
+
+
+def bad_counts(labels: Sequence[int] | None) -> str | None:
+    """What is wrong with a client's class counts, in words; None if nothing is.
+
+    >>> bad_counts([3, 0, 1]), bad_counts([3, -1])
+    (None, 'its class counts are not whole numbers ≥ 0')
+    """
+    if labels is None:
+        return "its class counts are missing"
+    if not 1 <= len(labels) <= MOST_CLASSES:
+        return f"it sent counts for {len(labels)} classes"
+    if not all(type(count) is int and 0 <= count < 2**53 for count in labels):
+        return "its class counts are not whole numbers ≥ 0"
+    return None
 
 
 def _short(reason: str) -> str:

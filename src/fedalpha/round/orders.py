@@ -37,7 +37,7 @@ class Train:
 
     ``alpha`` (aligned with ``ids``) is given when the weights are known before training and the combine
     rule is linear: the reports may then come with Σ alpha_i·w_i instead of every model. ``states`` holds the
-    clients' states, ``wanted`` the losses to measure besides ``train``.
+    clients' states, ``wanted`` what to report besides the ``train`` loss: other losses, ``labels``.
     """
 
     round: int
@@ -54,7 +54,15 @@ class Measure:
     of: tuple[int | None, ...]
 
 
-Order = AskLosses | Train | Measure
+@dataclass(frozen=True, eq=False)
+class Learn:
+    """Have the combine rule learn coefficients on the server's own data, from these reports and their weights."""
+
+    reports: Any
+    alpha: Array
+
+
+Order = AskLosses | Train | Measure | Learn
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +80,8 @@ class Heard:
     """By client id, why there is no usable report. A driver that can name the reason gives it here."""
     measured: Mapping[int | None, float] = field(default_factory=dict)
     """Losses on the server's own data: of the clients' models by id, of the current model under None."""
+    learnt: Array | None = None
+    """The coefficients that the combine rule learnt on the server's own data, aligned with the reports."""
 
     def and_losses(self, order: AskLosses, losses: Array, problems: Mapping[int, str] | None = None) -> Heard:
         return dataclasses.replace(self, losses=(*self.losses, (order, losses, problems or {})))
@@ -81,3 +91,6 @@ class Heard:
 
     def and_measured(self, losses: Mapping[int | None, float]) -> Heard:
         return dataclasses.replace(self, measured={**self.measured, **losses})
+
+    def and_learnt(self, coefficients: Array) -> Heard:
+        return dataclasses.replace(self, learnt=coefficients)

@@ -15,9 +15,9 @@ from fedalpha.rng import generator
 from fedalpha.round.answers import Answers
 from fedalpha.round.ending import Ending
 from fedalpha.round.gate import Gate
-from fedalpha.round.orders import Heard, Measure, Order, Train
+from fedalpha.round.orders import Heard, Learn, Measure, Order, Train
 from fedalpha.round.state import Algorithm, Outcome, ServerState
-from fedalpha.round.weighing import Short, Weighed, admit, gather, nobody, observe, share_out, weigh
+from fedalpha.round.weighing import Short, Weighed, admit, design, gather, nobody, observe, share_out, weigh
 from fedalpha.select import Population, Question
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING
 
@@ -52,18 +52,20 @@ def advance(
     present = gate.present(ids)
     if short := gate.short(len(present), len(ids)) or nobody(population.sizes(present)):
         return ending.stop(cohort, Short(short))
-    cohort = gather(population, present, state, losses.to(before and Question(present)))
+    shares = design(algorithm.select, population, present) if "design" in needs else None
+    cohort = gather(population, present, state, losses.to(before and Question(present)), shares)
 
     # 3. Weigh, then train the clients with alpha ≠ 0; or train all clients, then weigh.
     weighed: Weighed | Measure | Short | None = None
-    train = Train(state.round, present, None, state.clients, frozenset(needs))
+    wants = algorithm.combine.wants
+    train = Train(state.round, present, None, state.clients, wants | needs)
     if needs <= KNOWN_BEFORE_TRAINING and not np.isnan(population.sizes(present)).any():
         weighed = weigh(algorithm, state, cohort, heard, gate)
         if not isinstance(weighed, Weighed):
             return ending.stop(cohort, weighed)
         counts = weighed.alpha != 0
         alpha = weighed.alpha[counts] if algorithm.combine.linear else None
-        train = Train(state.round, present[counts], alpha, state.clients)
+        train = Train(state.round, present[counts], alpha, state.clients, wants)
     if heard.reports is None:
         return train
     reports = admit(gate, train, heard)
@@ -77,8 +79,9 @@ def advance(
         weighed, reports = shared
         lost = len(train.ids) - len(reports.items)
     else:
-        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)))
-        seen = observe(cohort, population, state.broadcast, reports, needs)
+        shares = None if shares is None else shares[np.isin(present, reports.ids)]
+        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)), shares)
+        seen = observe(algorithm, cohort, population, state.broadcast, reports, needs)
         if isinstance(seen, Short):
             return ending.stop(cohort, seen, reports)
         cohort, weighed = seen, weigh(algorithm, state, seen, heard, gate)
@@ -86,5 +89,8 @@ def advance(
             return ending.stop(cohort, weighed, reports)
         lost = 0
 
+    if "server" in wants and heard.learnt is None:
+        return Learn(reports, weighed.alpha[np.isin(cohort.ids, reports.ids)])
+
     # 4. Combine. 5. Apply, and form the next state of selection and client update.
-    return ending.install(cohort, weighed, reports, lost)
+    return ending.install(cohort, weighed.learnt(cohort, reports, heard.learnt), reports, lost)

@@ -12,9 +12,10 @@ import numpy as np
 from fedalpha.round.gate import Gate
 from fedalpha.round.orders import Heard, Ids, Measure, Train
 from fedalpha.round.state import Algorithm, ServerState
-from fedalpha.select import Population
+from fedalpha.select import Population, Select
 from fedalpha.strategies import Array, Cohort, Need, State, Strategy
 from fedalpha.strategies import weigh as checked_weights
+from fedalpha.strategies.cohort import table
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,14 @@ class Weighed:
     alpha: Array
     state: State
 
+    def learnt(self, cohort: Cohort, reports: Any, coefficients: Array | None) -> Weighed:
+        """The coefficients that the combine rule learnt, in place of the weights; unchanged if it learnt none."""
+        if coefficients is None:
+            return self
+        alpha = np.zeros(len(cohort))
+        alpha[np.isin(cohort.ids, reports.ids)] = coefficients
+        return dataclasses.replace(self, alpha=alpha)
+
 
 @dataclass(frozen=True)
 class Short:
@@ -32,12 +41,30 @@ class Short:
     reason: str
 
 
-def gather(population: Population, ids: Ids, state: ServerState, before: Array | None = None) -> Cohort:
+def gather(
+    population: Population,
+    ids: Ids,
+    state: ServerState,
+    before: Array | None = None,
+    design: Array | None = None,
+) -> Cohort:
     """The cohort of these clients, with what is known of them before training. An unknown size counts as 1."""
     sizes, optima = np.nan_to_num(population.sizes(ids), nan=1.0), population.optima(ids)
     if not sizes.any():  # a cohort needs a positive size; the round then stops because of `nobody`
         sizes = np.ones(len(ids))
-    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima)
+    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima, design=design)
+
+
+def design(select: Select, population: Population, ids: Ids) -> Array:
+    """p_i/π_i of these clients: the share of all data over the chance to be selected (Horvitz–Thompson weights)."""
+    everybody = population.named(np.arange(population.clients))
+    chances, sizes = select.chances(population), population.sizes(everybody)
+    if chances is None:
+        raise ValueError(f"the chances of {select} to select a client are not known; use uniform(C=…) or by_size(C=…)")
+    if np.isnan(sizes).any():
+        raise ValueError("unbiased weights need the sizes of all clients, and some are not known yet")
+    places = np.searchsorted(everybody, ids)
+    return np.asarray(sizes[places] / math.fsum(sizes.tolist()) / chances[places])
 
 
 def nobody(sizes: Array) -> str | None:
@@ -46,9 +73,14 @@ def nobody(sizes: Array) -> str | None:
 
 
 def observe(
-    cohort: Cohort, population: Population, broadcast: Any, reports: Any, needs: frozenset[Need]
+    algorithm: Algorithm,
+    cohort: Cohort,
+    population: Population,
+    broadcast: Any,
+    reports: Any,
+    needs: frozenset[Need],
 ) -> Cohort | Short:
-    """The cohort with what is known after training: losses, local steps, norms, the Gram matrix, unknown sizes."""
+    """The cohort with what is known after training: losses, steps, norms, Gram matrix, class counts, unknown sizes."""
     seen: dict[str, Any] = {}
     sizes = population.sizes(cohort.ids)
     if np.isnan(sizes).any():
@@ -60,6 +92,11 @@ def observe(
         seen[need] = np.array([r.losses[need] for r in reports.items])
     if "steps" in needs:
         seen["steps"] = np.array([r.steps for r in reports.items], dtype=np.float64)
+        seen["pull"] = algorithm.update.pulled(cohort.round)
+    if "labels" in needs:
+        seen["labels"] = table([r.labels for r in reports.items])
+    if "cosines" in needs:
+        seen["cosines"] = reports.cosines(broadcast)
     if needs & {"norms", "gram"}:
         gram = reports.gram(broadcast)
         seen["norms"] = np.sqrt(np.diagonal(gram))
@@ -125,7 +162,7 @@ def admit(gate: Gate, train: Train, heard: Heard) -> Any | Train | Short:
         if not gate.sound(reports):
             return Short("the sum of the models is not finite") if reports.final else _one_by_one(train)
     else:
-        reports = reports.only(gate.admit(reports.items, train.ids))
+        reports = reports.only(gate.admit(reports.items, train.ids, train.wanted))
     gate.missing(reports.ids, train.ids)
     short = gate.short(len(reports.items), len(train.ids))
     return reports if short is None else Short(short)

@@ -140,6 +140,10 @@ class Experiment:
             )
         if self.algorithm.reevaluate and self.federation.validation is None:
             raise ValueError("reevaluate needs data of the server's own; build the federation with validation=0.1")
+        if "server" in self.algorithm.combine.wants and self.federation.validation is None:
+            raise ValueError(
+                f"{self.algorithm.combine} learns on data of the server's own; build the federation with validation=0.1"
+            )
         if self.looks_at("validation") and self.federation.validation is None:
             raise ValueError(
                 f"{self.algorithm.weigh} looks at accuracy, but the federation has no validation part; build it with "

@@ -124,8 +124,11 @@ class Settings(BaseModel):
         """The share set aside for validation: the same for all strategies, so that they train on the same data."""
         if self.validation is not None:
             return self.validation
+        from fedalpha.combine import COMBINES
+
         looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies)
-        return VALIDATION_SHARE if (looks and self.signal == "validation") or self.reevaluate else 0.0
+        learns = "server" in COMBINES.parse(self.combine).wants
+        return VALIDATION_SHARE if (looks and self.signal == "validation") or self.reevaluate or learns else 0.0
 
     def _check_texts(self) -> None:
         from fedalpha.apply import APPLIES

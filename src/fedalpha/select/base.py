@@ -61,6 +61,10 @@ class Select(Spelled, PlugPoint, ABC):
         starts in the same state as in `ask`, so a rule that drew candidates there draws the same ones again.
         """
 
+    def chances(self, population: Population) -> Array | None:
+        """The chance of each client, by place, to be in a cohort; None where it depends on losses or is not known."""
+        return None
+
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
         """The state after the round: ``losses`` are the training losses that the clients reported. Pure."""
         return state

@@ -36,6 +36,11 @@ class uniform(Select):
             return min(self.count, n)
         return max(1, math.floor(self.C * n + 1e-9))
 
+    def chances(self, population: Population) -> Array | None:
+        if type(self).select is not uniform.select:  # a rule that derives from this one selects otherwise
+            return None
+        return np.full(population.clients, self.size(population.clients) / population.clients)
+
     def select(
         self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
     ) -> tuple[Ids, State]:

@@ -108,6 +108,9 @@ def weights(
     steps: ArrayLike | None = None,
     norms: ArrayLike | None = None,
     gram: ArrayLike | None = None,
+    cosines: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    design: ArrayLike | None = None,
 ) -> Array:
     """The weights alpha of one cohort, from a fresh state.
 
@@ -132,5 +135,8 @@ def weights(
         steps=steps,  # type: ignore[arg-type]
         norms=norms,  # type: ignore[arg-type]
         gram=gram,  # type: ignore[arg-type]
+        cosines=cosines,  # type: ignore[arg-type]
+        labels=labels,  # type: ignore[arg-type]
+        design=design,  # type: ignore[arg-type]
     )
     return weigh(rule, rule.init(n), cohort)[0]

@@ -24,8 +24,9 @@ class AFL(Strategy):
 
     λ starts at the prior; each round uses λ_t and then moves it along the losses F_i(w_t), so that this
     round's losses only count from the next round on. ``ascent``: projected (onto the simplex) or
-    exponential. If the cohort is only a part of all clients, λ is restricted to the cohort and
-    rescaled; the other clients keep their λ.
+    exponential. The authors' code evaluates the average of the iterates, as their guarantee is for it; here the
+    model is the last iterate. (Their projection onto the simplex has a slip; this one is exact.) If the cohort is
+    only a part of all clients, λ is restricted to the cohort and rescaled; the other clients keep their λ.
 
     >>> rule = AFL(gamma=0.1)
     >>> cohort = Cohort(ids=[0, 1], sizes=[1, 1], before=[1.0, 3.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedalpha.strategies.simplex import Array, normalise
 
-Need = Literal["before", "train", "after", "steps", "norms", "gram", "accuracy"]
+Need = Literal["before", "train", "after", "steps", "norms", "gram", "cosines", "labels", "design", "accuracy"]
 
 
 LOSSES: tuple[Need, ...] = ("before", "train", "after")
 
 
-KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "accuracy"})
+KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "design", "accuracy"})
 """If a rule needs no more than this, the cohort is weighed before training: clients with alpha = 0 do not train."""
 
 
@@ -27,8 +28,10 @@ class Cohort:
 
     ``before`` holds F_i(w_t), ``train`` the running mean over the last local epoch, ``after``
     F_i(w_i); ``optima`` the F_i* (0 where unknown); ``steps`` local steps, ``norms`` the norms
-    ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩. What a rule did not ask for is
-    ``None``.
+    ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩; ``cosines`` those between w_i and w_t;
+    ``labels`` the class counts, one row per client; ``design`` p_i/π_i, where p_i is the client's share of all
+    data and π_i its chance to be selected. What a rule did not ask for is ``None``. ``pull`` is η·μ of the local
+    steps (FedProx), 0 without a pull towards w_t.
     """
 
     ids: NDArray[np.int64]
@@ -42,6 +45,10 @@ class Cohort:
     steps: Array | None = None
     norms: Array | None = None
     gram: Array | None = None
+    cosines: Array | None = None
+    labels: Array | None = None
+    design: Array | None = None
+    pull: float = 0.0
 
     def __post_init__(self) -> None:
         sizes = _vector("sizes", self.sizes)
@@ -57,7 +64,7 @@ class Cohort:
             raise ValueError("ids repeat: a client takes part once in a round, so its id may appear only once")
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "sizes", sizes)
-        for name in ("before", "train", "after", "optima", "steps", "norms"):
+        for name in ("before", "train", "after", "optima", "steps", "norms", "cosines", "design"):
             value = getattr(self, name)
             if value is not None:
                 label = f"losses ({name})" if name in LOSSES else name
@@ -72,6 +79,11 @@ class Cohort:
                     f"gram has shape {gram.shape}, expected a finite {n}×{n} matrix: pass one row per client"
                 )
             object.__setattr__(self, "gram", gram)
+        if self.labels is not None:
+            labels = np.asarray(self.labels, dtype=np.float64)
+            if labels.ndim != 2 or len(labels) != n or not np.isfinite(labels).all() or (labels < 0).any():
+                raise ValueError(f"labels must be {n} rows of class counts ≥ 0, got shape {labels.shape}")
+            object.__setattr__(self, "labels", labels)
         if self.round < 0:
             raise ValueError(f"round is {self.round}: rounds are counted from 0")
         if self.accuracy is not None and not 0 <= self.accuracy <= 1:
@@ -101,6 +113,17 @@ class Cohort:
                 f"list it in the strategy's `requires`, or pass {need}= when you build the cohort"
             )
         return value
+
+
+def table(counts: Sequence[Sequence[int]], width: int = 0) -> Array:
+    """Class counts as rows of one length (at least ``width``); a client may leave out last classes that it lacks.
+
+    >>> table([[1], [0, 2]])
+    array([[1., 0.],
+           [0., 2.]])
+    """
+    width = max(width, *(len(row) for row in counts))
+    return np.array([[*row, *[0] * (width - len(row))] for row in counts], dtype=np.float64)
 
 
 def _vector(name: str, value: ArrayLike) -> Array:

@@ -28,5 +28,10 @@ class Company(Protocol):
 class PlugPoint:
     """What the rules of all five plug points can do."""
 
+    @property
+    def wants(self) -> frozenset[str]:
+        """What a combine rule needs besides models: class counts (``labels``), the server's own data (``server``)."""
+        return frozenset()
+
     def check(self, company: Company) -> None:
         """Raise ValueError if the rule does not work in this algorithm. Rules with inner rules also check those."""

@@ -68,6 +68,8 @@ class Report:
     state: Mapping[str, Any] = field(default_factory=dict)
     origin: tuple[int, int] | None = None
     delay: float = 0.0
+    labels: Sequence[int] | None = None
+    """How many samples of each class the client has, if asked for."""
 
     def misfit(self, broadcast: Broadcast) -> str | None:
         """How the model differs in form from the broadcast model, or where it is not finite; None if it is sound."""
@@ -113,6 +115,17 @@ def not_finite(kind: str, tensors: Parameters) -> str | None:
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             return f"{kind} {name!r} is not finite"
     return None
+
+
+def class_counts(data: Examples, classes: int = 0) -> list[int]:
+    """How many samples of each class there are.
+
+    >>> class_counts(Examples(torch.zeros(3, 2), torch.tensor([0, 2, 2])), 4)
+    [1, 0, 2, 0]
+    """
+    if data.y.is_floating_point() or data.y.dim() != 1 or bool((data.y < 0).any()):
+        raise ValueError("class counts need one label 0, 1, 2 … per sample; this task has other targets")
+    return [int(count) for count in torch.bincount(data.y.long(), minlength=classes).tolist()]
 
 
 class Site:
@@ -226,6 +239,10 @@ class Update(Spelled, PlugPoint, ABC):
         wanted: frozenset[str] = frozenset(),
     ) -> Report:
         """Train one client; ``state`` is empty in its first round. Pure."""
+
+    def pulled(self, round: int) -> float:
+        """η·μ: how strongly each local step of a round is pulled back to the received model (FedProx)."""
+        return 0.0
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
         """The extras of the next broadcast, from what the clients reported (control variates …). Pure."""

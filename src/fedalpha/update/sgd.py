@@ -88,6 +88,9 @@ class sgd(Update):
         """The strength of the pull towards the received model."""
         return 0.0
 
+    def pulled(self, round: int) -> float:
+        return self.rate(round) * self.pull
+
     def update(
         self,
         site: Site,

@@ -25,6 +25,16 @@ def test_b_moves_the_features_apart() -> None:
     assert spread(4.0) > 3 * spread(0.0)
 
 
+def test_a_and_b_are_standard_deviations_and_sizes_those_of_the_authors() -> None:
+    """As in data/synthetic_1_1/generate_synthetic.py of litian96/FedProx: N(0, b) there has the deviation b."""
+    clients = synthetic(a=0, b=0.5).make(200, seed=0)
+    centres = [client.train_x.mean(axis=0) for client in clients]  # B_k + N(0, 1) per feature, and the samples' noise
+    assert np.var([c.mean() for c in centres]) == pytest.approx(0.5**2 + 1 / 60, rel=0.2)  # as variances: 0.52
+    sizes = np.log([len(client.train_x) - 50 + 0.5 for client in clients])
+    assert np.mean(sizes) == pytest.approx(4, abs=0.4)
+    assert np.std(sizes) == pytest.approx(2, abs=0.3)
+
+
 def test_a_federation_of_it_trains_and_has_test_parts_of_its_own() -> None:
     made = fedalpha.federation("synthetic(a=0.5, b=0.5)", clients=8, seed=0)
     assert (made.clients, made.shape, made.classes) == (8, (60,), 10)

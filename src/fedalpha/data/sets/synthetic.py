@@ -1,9 +1,10 @@
 """Synthetic(a, b): made-up clients, each with its own linear model and its own features.
 
-Client k draws u_k ~ N(0, a) and B_k ~ N(0, b); its model has W_k, b_k ~ N(u_k, 1), its features
+Client k draws u_k and B_k with standard deviations a and b around 0; its model has W_k, b_k ~ N(u_k, 1), its features
 x ~ N(v_k, Σ) with v_k ~ N(B_k, 1) and Σ = diag(j^−1.2); y = argmax(x·W_k + b_k). a sets how much the clients'
-models differ, b how much their features do. Sizes are log-normal.
-Reference: Li et al., Federated optimization in heterogeneous networks, 2020, 1812.06127.
+models differ, b how much their features do. Sizes are log-normal(4, 2) + 50. As in the authors' code; the paper writes
+N(0, a) for what is a standard deviation there. Earlier versions took a and b as variances, and smaller sizes.
+Reference: Li et al., Federated optimization in heterogeneous networks, 2020, 1812.06127; litian96/FedProx.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fedalpha.rng import generator
 
 
 @DATASETS.register(
-    formula="y = argmax(x·W_k + b_k), W_k ~ N(u_k, 1), u_k ~ N(0, a), x ~ N(v_k, Σ), v_k ~ N(B_k, 1), B_k ~ N(0, b)",
+    formula="y = argmax(x·W_k + b_k), W_k ~ N(u_k, 1), u_k ~ N(0, a²), x ~ N(v_k, Σ), v_k ~ N(B_k, 1), B_k ~ N(0, b²)",
     reference="Li et al., 2020, 1812.06127",
     examples=("synthetic(a=1, b=1)",),
 )
@@ -36,7 +37,7 @@ class synthetic(Natural):
     def __post_init__(self) -> None:
         for name in ("a", "b"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"synthetic: {name} = {getattr(self, name)!r}; give a variance ≥ 0")
+                raise ValueError(f"synthetic: {name} = {getattr(self, name)!r}; give a standard deviation ≥ 0")
         for name in ("features", "classes", "least"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 2:
                 raise ValueError(f"synthetic: {name} = {getattr(self, name)!r}; give a whole number of at least 2")
@@ -54,8 +55,8 @@ class synthetic(Natural):
         found = []
         for k in range(clients):
             random = generator(seed, "synthetic", client=k)
-            size = self.least + min(int(random.lognormal(4, 1)), 1000)
-            u, centre = random.normal(0, np.sqrt(self.a)), random.normal(0, np.sqrt(self.b))
+            size = self.least + int(random.lognormal(4, 2))
+            u, centre = random.normal(0, self.a), random.normal(0, self.b)
             W, bias = random.normal(u, 1, (self.features, self.classes)), random.normal(u, 1, self.classes)
             x = random.normal(centre, 1, self.features) + deviations * random.standard_normal((size, self.features))
             found.append(Samples(x.astype(np.float32), np.argmax(x @ W + bias, axis=1).astype(np.int64)))

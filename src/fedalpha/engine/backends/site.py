@@ -19,7 +19,7 @@ from fedalpha.round import Ids, Part, Sample, Train
 from fedalpha.strategies import Array
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Site, Update, sgd
-from fedalpha.update.base import CHUNK
+from fedalpha.update.base import CHUNK, class_counts
 from fedalpha.update.vectorised import LEAST, WIDTH, Stack, portions, stackable, update_many
 
 EVALUATION_CHUNKS = 4
@@ -92,9 +92,9 @@ class ClientSite(Site):
     ) -> Report:
         """One client's update; an error names the client."""
         try:
-            return self.method.update(
-                self, broadcast, self.federation.client(id), state, Draws(self.seed, round, id), wanted
-            )
+            data = self.federation.client(id)
+            report = self.method.update(self, broadcast, data, state, Draws(self.seed, round, id), wanted)
+            return self._counted(report, wanted)
         except Exception as error:
             error.add_note(f"(in the update of client {id}, round {round})")
             if "more than 1 value per channel" in str(error):
@@ -172,7 +172,16 @@ class ClientSite(Site):
             data = Examples(torch.cat([d.x for d in each]), torch.cat([d.y for d in each]))
             ends = np.cumsum([len(d) for d in each]).tolist()
             parts = [range(end - len(d), end) for end, d in zip(ends, each, strict=True)]
-        yield from update_many(self.method, self, broadcast, data, parts, draws, order.wanted, order.widths)
+        for stack in update_many(self.method, self, broadcast, data, parts, draws, order.wanted, order.widths):
+            reports = [self._counted(report, order.wanted) for report in stack.reports]
+            yield dataclasses.replace(stack, reports=reports)
+
+    def _counted(self, report: Report, wanted: frozenset[str]) -> Report:
+        """The report with the client's class counts, if they are wanted."""
+        if "labels" not in wanted:
+            return report
+        counts = class_counts(self.federation.client(report.id), self.federation.classes)
+        return dataclasses.replace(report, labels=counts)
 
     def evaluation_tasks(self, part: Part) -> list[int]:
         """Where each evaluation task starts."""

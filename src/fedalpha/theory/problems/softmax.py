@@ -175,8 +175,9 @@ def softmax_regression(
     batch: int = 4,
     samples: int = 30,
 ) -> Softmax:
-    """Synthetic(a, b): client k draws its labels from its own linear model around u_k ~ N(0, a) and its
-    features around v_k, with mean B_k ~ N(0, b) and covariance diag(j^−1.2); a bias column is appended.
+    """After Synthetic(a, b): client k draws its labels from its own linear model around u_k ~ N(0, a) and its
+    features around v_k, with mean B_k ~ N(0, b) and covariance diag(j^−1.2); a bias column is appended. Here a and
+    b are variances; in the data set ``synthetic`` they are standard deviations.
 
     >>> problem = softmax_regression(seed=1)
     >>> bool(np.abs(problem.p @ problem.gradients_at(problem.constants.w_star)).max() < 1e-10)
