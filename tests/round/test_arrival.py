@@ -55,7 +55,8 @@ class Arriving:
 
     def report(self, i: int) -> Report:
         losses = {"train": float(LOSSES[1, i]), "after": float(LOSSES[2, i])}
-        return Report(i, {"w": MODELS[i], "n": torch.tensor(i)}, losses, steps=1 + i % 3, samples=int(SIZES[i]))
+        model, counts = {"w": MODELS[i], "n": torch.tensor(i)}, [i, 3, 1]
+        return Report(i, model, losses, steps=1 + i % 3, samples=int(SIZES[i]), labels=counts)
 
     def evaluate(self, broadcast: Broadcast, part: Any) -> Evaluation:
         raise AssertionError("no round of these needs the server's data")
