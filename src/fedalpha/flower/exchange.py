@@ -1,20 +1,19 @@
-"""Messages to nodes and back, and the list of clients behind the nodes."""
+"""Messages to nodes and back."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, CLIENT_ID, EXAMPLES, LOSS
+from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS
 from fedalpha.flower.replies import Rejected, finite, metrics_of, number
 from fedalpha.round import Ids
 from fedalpha.strategies import Array as Numbers
@@ -58,11 +57,12 @@ def collect(
 
 
 def ask_losses(
-    grid: Grid, asked: Mapping[int, Message], ids: Ids, timeout: float, size_key: str
+    grid: Grid, asked: Mapping[int, Message], ids: Ids, timeout: float, size_key: str, known: Mapping[int, float]
 ) -> tuple[Numbers, dict[int, str], dict[int, float]]:
     """F_i(w_t) of these clients, the reasons why some have no usable loss, and the sizes that they reported.
 
-    ``asked`` holds each client's training message, whose content is sent. Queries report sizes as `EXAMPLES` only.
+    ``asked`` holds each client's training message, whose content is sent; ``known`` the losses of clients that are
+    not asked. Queries report sizes as `EXAMPLES` only.
     """
     queries = [
         Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id) for m in asked.values()
@@ -70,6 +70,9 @@ def ask_losses(
     replies = exchange(grid, queries, timeout)
     losses, problems, sizes = np.full(len(ids), math.nan), {}, {}
     for place, id in enumerate(ids.tolist()):
+        if id in known:
+            losses[place] = known[id]
+            continue
         try:
             message = asked.get(id)
             metrics = metrics_of(None if message is None else replies.get(message.metadata.dst_node_id))
@@ -95,74 +98,6 @@ def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict
             continue
         found[id] = reply
     return found
-
-
-@dataclass
-class Roll:
-    """Which client is behind which node, and its size."""
-
-    weighted_by_key: str = EXAMPLES
-    """the metric that holds a client's size; queries report `EXAMPLES` only"""
-    nodes: dict[int, int] = field(default_factory=dict)
-    """client id → node id"""
-    sizes: dict[int, float] = field(default_factory=dict)
-    """client id → size, as last reported"""
-    asked: set[int] = field(default_factory=set)
-    """nodes that have been waited for"""
-    waiting: dict[str, int] = field(default_factory=dict)
-    """message id → node, of queries that are not answered yet"""
-
-    def call(self, grid: Grid, timeout: float | None) -> list[int]:
-        """Ask unknown nodes for their client id. Returns the sorted ids of the connected clients.
-
-        A node is waited for once. A node that did not answer is asked again, without waiting, in later calls.
-        """
-        connected = set(grid.get_node_ids())
-        unknown = connected - set(self.nodes.values())
-        first = unknown - self.asked
-        self.waiting |= push(grid, _who(unknown - first - set(self.waiting.values())))
-        late = collect(grid, self.waiting, 0)
-        fresh = push(grid, _who(first))
-        replies = {n: r for n, r in late.items() if n in connected} | collect(grid, fresh, timeout)
-        self.waiting |= fresh
-        self.asked |= first
-        for node in sorted(first | replies.keys()):
-            try:
-                metrics = metrics_of(replies.get(node))
-                id = number(metrics, CLIENT_ID, whole=True)
-                if self.weighted_by_key == EXAMPLES and EXAMPLES in metrics:
-                    self.sizes[id] = number(metrics, EXAMPLES)
-            except Rejected as reason:
-                log(
-                    WARNING,
-                    "fedalpha: node %d is left out until it answers: it did not report its client id (%s); "
-                    "add fedalpha.flower.add_loss_query to its ClientApp",
-                    node,
-                    reason,
-                )
-                continue
-            if self.nodes.get(id) in connected:
-                log(WARNING, "fedalpha: client %d is now node %d; it was node %d before", id, node, self.nodes[id])
-            self.nodes[id] = node
-        return sorted(id for id, node in self.nodes.items() if node in connected)
-
-    def wait(self, grid: Grid, least: int, seconds: float, timeout: float | None) -> list[int]:
-        """Repeat `call` until at least ``least`` clients are connected; raises after ``seconds``."""
-        end = time.monotonic() + seconds
-        while len(ids := self.call(grid, timeout)) < least:
-            if time.monotonic() >= end:
-                raise RuntimeError(
-                    f"{len(ids)} clients are connected, {least} are needed, after {seconds:g} seconds; start more "
-                    "SuperNodes, lower min_available_nodes, or raise wait_for_nodes="
-                )
-            log(INFO, "fedalpha: waiting for clients: %d connected, %d needed", len(ids), least)
-            time.sleep(1)
-        return ids
-
-
-def _who(nodes: Iterable[int]) -> list[Message]:
-    content = RecordDict({"config": ConfigRecord()})
-    return [Message(content=content, message_type=ASK_CLIENT, dst_node_id=node) for node in sorted(nodes)]
 
 
 class Shown(Grid):

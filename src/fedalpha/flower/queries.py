@@ -6,11 +6,15 @@ Both are Flower *query* messages: ``query.client`` (stable id and number of exam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
+
+from fedalpha.flower.legacy import translated
 
 ASK_CLIENT = "query.client"
 ASK_LOSS = "query.loss"
@@ -25,6 +29,7 @@ WANTED = "fedalpha.losses"
 
 Loss = Callable[[ArrayRecord, Context], tuple[float, int]]
 """``loss(arrays, context) -> (mean loss on this client's training data, number of examples)``."""
+_Answer = Callable[[Message, Context], tuple[float, int]]
 
 
 def stable_id(context: Context) -> int:
@@ -44,48 +49,102 @@ def stable_id(context: Context) -> int:
 
 def add_loss_query(
     app: ClientApp,
-    loss: Loss,
+    loss: Loss | None = None,
     *,
     examples: Callable[[Context], int] | None = None,
     client_id: Callable[[Context], int] = stable_id,
+    mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """Let a ``ClientApp`` (with ``@app.train()`` handlers) answer the two queries; returns the app.
 
     ``loss(arrays, context)`` returns the mean loss on this client's training data and the number of
-    examples. ``examples(context)`` returns that number alone, before anything else is asked; without it
-    the number is learnt from the client's first loss or model. Mods of the app that only fit training
-    (clipping …) belong to ``@app.train(mods=[…])``.
+    examples. Without it the loss is that of the app's own ``@app.evaluate()``: its metric ``loss`` or ``eval_loss``,
+    or the only one whose name contains "loss". ``examples(context)`` returns the number of examples alone, before
+    anything else is asked; without it the number is learnt from the client's first loss or model.
+
+    Mods of the whole app (clipping, noise …) are made for training and do not see the queries. ``mods`` are mods of
+    the queries.
 
     >>> app = add_loss_query(ClientApp(), lambda arrays, context: (0.5, 100))
     """
+    of = _evaluated(app) if loss is None else _computed(loss)
 
-    @app.query(ASK_CLIENT.split(".")[1])
     def client(message: Message, context: Context) -> Message:
         return _tell_client(message, context, examples, client_id)
 
-    @app.query(ASK_LOSS.split(".")[1])
     def query_loss(message: Message, context: Context) -> Message:
-        return _tell_loss(message, context, loss, client_id)
+        return _tell_loss(message, context, of, client_id)
 
+    with _without_mods(app):
+        app.query(ASK_CLIENT.split(".")[1], mods=list(mods))(client)
+        app.query(ASK_LOSS.split(".")[1], mods=list(mods))(query_loss)
     return app
 
 
 def loss_query_mod(
-    loss: Loss,
+    loss: Loss | None = None,
     *,
     examples: Callable[[Context], int] | None = None,
     client_id: Callable[[Context], int] = stable_id,
 ) -> Mod:
-    """The same for apps made with a ``client_fn``: ``ClientApp(client_fn, mods=[loss_query_mod(loss)])``."""
+    """The same for apps made with a ``client_fn``: ``ClientApp(client_fn, mods=[loss_query_mod(), …])``.
+
+    It also translates between Flower's present messages and those of ``client_fn`` apps, so it must be the first
+    mod. Without ``loss`` the loss is that of the client's own ``evaluate``.
+    """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        if message.metadata.message_type == ASK_CLIENT:
+        kind = message.metadata.message_type
+        if kind == ASK_CLIENT:
             return _tell_client(message, context, examples, client_id)
-        if message.metadata.message_type == ASK_LOSS:
-            return _tell_loss(message, context, loss, client_id)
-        return call_next(message, context)
+        if kind == ASK_LOSS:
+            own = _evaluated(lambda asked, context: translated(asked, context, call_next))
+            return _tell_loss(message, context, own if loss is None else _computed(loss), client_id)
+        return translated(message, context, call_next)
 
     return mod
+
+
+@contextmanager
+def _without_mods(app: ClientApp) -> Iterator[None]:
+    """Register handlers without the mods of the whole app, which Flower would put around them."""
+    mods = getattr(app, "_mods", None)
+    if mods is None:
+        yield
+        return
+    app._mods = []
+    try:
+        yield
+    finally:
+        app._mods = mods
+
+
+def _computed(loss: Loss) -> _Answer:
+    return lambda message, context: loss(next(iter(message.content.array_records.values())), context)
+
+
+def _evaluated(answer: ClientAppCallable) -> _Answer:
+    """The loss that the client's own evaluation reports."""
+
+    def loss(message: Message, context: Context) -> tuple[float, int]:
+        kind = message.metadata.message_type
+        message.metadata.message_type = MessageType.EVALUATE
+        try:
+            reply = answer(message, context)
+        finally:
+            message.metadata.message_type = kind
+        if reply.has_error():
+            raise RuntimeError(reply.error.reason)
+        metrics: dict[str, Any] = {k: v for r in reply.content.metric_records.values() for k, v in r.items()}
+        names = [k for k in (LOSS, "eval_loss") if k in metrics][:1] or [k for k in metrics if "loss" in k.lower()]
+        if len(names) != 1 or EXAMPLES not in metrics:
+            raise ValueError(
+                f"this app's evaluation reports {sorted(metrics)}, but one loss and {EXAMPLES} are needed; pass a "
+                "function that computes the loss to add_loss_query or loss_query_mod"
+            )
+        return float(metrics[names[0]]), int(metrics[EXAMPLES])
+
+    return loss
 
 
 def _tell_client(
@@ -97,9 +156,8 @@ def _tell_client(
     return Message(RecordDict({METRICS: MetricRecord(dict(told))}), reply_to=message)
 
 
-def _tell_loss(message: Message, context: Context, loss: Loss, client_id: Callable[[Context], int]) -> Message:
-    arrays = next(iter(message.content.array_records.values()))
-    value, examples = loss(arrays, context)
+def _tell_loss(message: Message, context: Context, loss: _Answer, client_id: Callable[[Context], int]) -> Message:
+    value, examples = loss(message, context)
     id = _checked_id(client_id(context), "client_id(context)")
     metrics = MetricRecord({CLIENT_ID: id, LOSS: float(value), EXAMPLES: int(examples)})
     return Message(RecordDict({METRICS: metrics}), reply_to=message)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import Message, MetricRecord
+from flwr.app import Array, Message, MetricRecord
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from fedalpha.flower.sums import Arrays, is_float
 
 OURS = "fedalpha."
 """The names of records that fedalpha adds to a message (extras, client state) begin with this."""
+LARGEST = 2.0**53
+"""The largest size or count that a reply may hold: larger whole numbers cannot be told apart as floats."""
+_NUMPY = "numpy.ndarray"
+_LONGEST_HEADER = 10_000
 _SAME = "send back the arrays that were received, under the same names"
 
 
@@ -39,44 +46,97 @@ def metrics_of(reply: Message | None) -> MetricRecord:
 
 
 def number(metrics: Mapping[str, Any], key: str, *, whole: bool = False) -> Any:
-    """A finite number ≥ 0 under ``key`` (a whole number with ``whole``)."""
+    """A number from 0 to 2^53 under ``key`` (a whole number with ``whole``)."""
     value = finite(metrics, key)
-    if value < 0 or (whole and value != int(value)):
-        raise Rejected(f"{key} = {value!r}, expected a {'whole ' if whole else ''}number ≥ 0")
+    if not 0 <= value <= LARGEST or (whole and value != int(value)):
+        raise Rejected(f"{key} = {_brief(value)}, expected a {'whole ' if whole else ''}number from 0 to 2^53")
     return int(value) if whole else value
+
+
+def client_id(metrics: Mapping[str, Any], key: str) -> int:
+    """A client's id under ``key``: an int64 ≥ 0, read without rounding."""
+    value = metrics.get(key)
+    if value is None:
+        raise Rejected(f"no metric {key!r} among {_names(metrics)}")
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 0 <= value < 2**63:
+        raise Rejected(f"{key} = {_brief(value)}, expected a whole number from 0 to 2^63 - 1")
+    return int(value)
 
 
 def finite(metrics: Mapping[str, Any], key: str) -> float:
     """A finite number under ``key``."""
     value = metrics.get(key)
     if value is None:
-        raise Rejected(f"no metric {key!r} among {sorted(metrics) or 'no metrics'}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Rejected(f"{key} = {value!r}, expected a finite number")
-    return float(value)
+        raise Rejected(f"no metric {key!r} among {_names(metrics)}")
+    try:
+        found = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:  # a whole number above the largest float
+        found = math.inf
+    if not math.isfinite(found):
+        raise Rejected(f"{key} = {_brief(value)}, expected a finite number")
+    return found
 
 
 def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:
-    """The arrays of a reply: the names, shapes and dtypes that were sent, and finite."""
+    """The arrays of a reply: the names, shapes and dtypes that were sent, and finite.
+
+    The announced form, the header and the length of the data are checked before an array is made. The arrays are
+    views of the reply's bytes, which cannot be written to.
+    """
     found = content_of(reply).array_records.items()
     records = [record for name, record in found if not name.startswith(OURS)]
     if len(records) != 1:
         raise Rejected(f"{len(records)} ArrayRecords, expected exactly one")
     record = records[0]
     if record.keys() != sent.keys():
-        extra, missing = sorted(record.keys() - sent.keys()), sorted(sent.keys() - record.keys())
-        raise Rejected(f"arrays missing: {missing}, unknown: {extra}; {_SAME}")
+        extra, missing = record.keys() - sent.keys(), sent.keys() - record.keys()
+        raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
+    for name, old in sent.items():
+        _check_announced(name, record[name], old)
     arrays: Arrays = {}
     for name, old in sent.items():
-        try:
-            value = record[name].numpy()
-        except Exception as error:
-            raise Rejected(f"array {name!r} cannot be read: {error}") from None
-        if value.shape != old.shape:
-            raise Rejected(f"array {name!r} has shape {value.shape}, expected {old.shape}; {_SAME}")
-        if value.dtype != old.dtype:
-            raise Rejected(f"array {name!r} is {value.dtype}, expected {old.dtype}; {_SAME}")
+        value = _opened(name, record[name], old)
         if is_float(value) and not np.isfinite(value).all():
             raise Rejected(f"array {name!r} holds NaN or infinity")
         arrays[name] = value
     return arrays
+
+
+def _check_announced(name: str, array: Array, old: NDArray[Any]) -> None:
+    if array.stype != _NUMPY:
+        raise Rejected(f"array {name!r} is serialised as {_brief(array.stype)}, expected {_NUMPY}")
+    if tuple(array.shape) != old.shape:
+        raise Rejected(f"array {name!r} has shape {_brief(tuple(array.shape))}, expected {old.shape}; {_SAME}")
+    if array.dtype != str(old.dtype):
+        raise Rejected(f"array {name!r} is {_brief(array.dtype, str)}, expected {old.dtype}; {_SAME}")
+    if not old.nbytes < len(array.data) <= old.nbytes + _LONGEST_HEADER:
+        raise Rejected(f"array {name!r} has {len(array.data)} bytes, expected {old.nbytes} and a header")
+
+
+def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
+    """The array in the data, which must hold what was announced."""
+    try:
+        data = io.BytesIO(array.data)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(data)]
+        shape, fortran, dtype = read(data)
+    except Exception as error:
+        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {error}") from None
+    start = data.tell()
+    if shape != old.shape or dtype != old.dtype or len(array.data) - start != old.nbytes:
+        found = f"{dtype} {_brief(shape)}, {len(array.data) - start} bytes"
+        raise Rejected(f"array {name!r} holds {found}, expected {old.dtype} {old.shape}, {old.nbytes} bytes; {_SAME}")
+    flat = np.frombuffer(array.data, dtype=dtype, offset=start)
+    value = flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+    return value if value.flags.aligned else value.copy()
+
+
+def _names(names: Collection[str]) -> str:
+    """Some of the names, for a message; a reply may have any number of them."""
+    shown = [_brief(name) for name in sorted(names)[:5]]
+    return f"[{', '.join(shown)}{f' and {len(names) - 5} more' if len(names) > 5 else ''}]" if names else "no names"
+
+
+def _brief(value: object, form: Callable[[Any], str] = repr) -> str:
+    text = form(value) if not isinstance(value, int) or abs(value) < 2**64 else f"a number of {value.bit_length()} bits"
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -26,12 +26,13 @@ from flwr.supercore import log
 
 from fedalpha.analysis.columns import Context, row
 from fedalpha.defence.tolerance import influence
-from fedalpha.flower.exchange import Roll, Shown, ask_losses, matched
+from fedalpha.flower.exchange import Shown, ask_losses, matched
 from fedalpha.flower.metrics import average, report
 from fedalpha.flower.plugs import Connected, Mean, Optimiser, Remote, fraction
 from fedalpha.flower.queries import WANTED
-from fedalpha.flower.replies import Rejected, metrics_of, number
+from fedalpha.flower.replies import Rejected, finite, metrics_of, number
 from fedalpha.flower.reports import Model, Reports, Wanted
+from fedalpha.flower.roll import Roll, Source, nobody_trained
 from fedalpha.flower.saved import Saved, digest
 from fedalpha.rng import generator
 from fedalpha.round import Admission, Algorithm, AskLosses, Heard, Outcome, ServerState, Train, advance, tell
@@ -85,6 +86,11 @@ class FedAlpha(flower.Strategy):
     enough clients have reported their ids. ``loss_keys`` say under which metric a training reply has its
     losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
 
+    ``losses`` says where F_i(w_t) comes from, for rules that weigh by it. ``"query"`` asks each client before it
+    trains. ``"evaluate"`` takes the metric ``eval_loss`` (``loss_keys={"evaluate": …}``) of the clients' evaluation of
+    the same model, ``"train"`` the loss of each client's last training. These two need no message of their own, and
+    no change of the clients.
+
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
     """
@@ -104,6 +110,7 @@ class FedAlpha(flower.Strategy):
         loss_keys: Mapping[str, str] | None = None,
         accuracy_key: str = "accuracy",
         signed: bool = False,
+        losses: Source = "query",
         **fedavg: Any,
     ) -> None:
         if over is not None and fedavg:
@@ -115,6 +122,8 @@ class FedAlpha(flower.Strategy):
                 f"over = {type(over).__name__} does not build on a weighted mean; use FedAvg, FedAvgM, FedAdagrad, "
                 "FedAdam, FedYogi, FedProx or a strategy of your own that extends one of them"
             )
+        if losses not in (sources := get_args(Source)):
+            raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
         if liars < 0:
             raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
         self.rule = STRATEGIES.parse(strategy)
@@ -124,6 +133,7 @@ class FedAlpha(flower.Strategy):
         self.query_timeout = query_timeout
         self.wait_for_nodes = wait_for_nodes
         self.loss_keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
+        self._evaluated_loss = self.loss_keys.pop("evaluate", "eval_loss")
         self.accuracy_key = accuracy_key
         self.over = flower.FedAvg(**fedavg) if over is None else copy.copy(over)
         self._identity: dict[str, Any] = {
@@ -134,6 +144,7 @@ class FedAlpha(flower.Strategy):
             "accuracy_key": accuracy_key,
             "signed": signed,
             "over": type(self.over).__name__,
+            **({} if losses == "query" else {"losses": losses, "evaluated_loss": self._evaluated_loss}),
             **{f"{type(self.over).__name__}.{k}": v for k, v in vars(self.over).items() if _is_setting(k, v)},
         }
         self._shares = {"train": self.over.fraction_train, "evaluate": self.over.fraction_evaluate}
@@ -149,9 +160,10 @@ class FedAlpha(flower.Strategy):
         """What happened, one row per finished round, as in ``history.jsonl``."""
         self.accuracy: float | None = None
         self._state = self.rule.init(clients)
-        self._roll = Roll(self.over.weighted_by_key)
+        self._roll = Roll(self.over.weighted_by_key, losses)
         self._now: _Round | None = None
         self._evaluated = False
+        self._trained = False
         self._timeout: float = 3600
         self._offset = 0
         self._warned = False
@@ -185,6 +197,11 @@ class FedAlpha(flower.Strategy):
         if "accuracy" in self.rule.requires and evaluate_fn is None and not self.over.fraction_evaluate:
             raise ValueError(f"{self.rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
 
+        if self._roll.source == "evaluate" and not self.over.fraction_evaluate:
+            raise ValueError(
+                'losses="evaluate" takes the losses of the clients\' evaluation: set fraction_evaluate > 0'
+            )
+
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             assert evaluate_fn is not None
             record = evaluate_fn(server_round + self._offset, arrays)
@@ -201,6 +218,10 @@ class FedAlpha(flower.Strategy):
             if not result.arrays:
                 result.arrays = arrays
             self._save(result.arrays)
+            if left and self.rows and not self._trained:
+                raise RuntimeError(
+                    f"no client has trained, so the model is the initial one. {nobody_trained(self.rows)}"
+                )
         finally:
             self.release()
         for name, kind in (("train", "clientapp"), ("evaluate", "clientapp"), ("server", "serverapp")):
@@ -227,8 +248,9 @@ class FedAlpha(flower.Strategy):
         self._state = tree["weigh"]
         self.accuracy = tree["accuracy"]
         self.rows = tree["rows"]
+        self._trained = any(row.get("kept") is None for row in self.rows)
         self._metrics |= tree["metrics"]
-        self._roll.sizes = tree["sizes"]
+        self._roll.recall(tree["clients"])
         vars(self.over).update(tree["over"])
         arrays: ArrayRecord = tree["arrays"]
         return arrays
@@ -271,7 +293,7 @@ class FedAlpha(flower.Strategy):
                 "weigh": dict(self._state),
                 "over": changed,
                 "accuracy": self.accuracy,
-                "sizes": self._roll.sizes,
+                "clients": self._roll.memory(),
                 "rows": self.rows,
                 "metrics": self._metrics,
             }
@@ -297,7 +319,7 @@ class FedAlpha(flower.Strategy):
             config[WANTED] = [str(need) for need in told]
         model = Model({name: array.numpy() for name, array in arrays.items()})
         state = ServerState(server_round - 1, model, {}, self._state, {}, {}, accuracy=self.accuracy)
-        now = self._now = _Round(self._algorithm(), state, self._connected(grid, "train"))
+        now = self._now = _Round(self._algorithm(), state, self._connected(grid, "train", server_round))
 
         def messages(ids: list[int]) -> dict[int, Message]:
             """The training messages of these clients, as ``over`` makes them."""
@@ -309,8 +331,10 @@ class FedAlpha(flower.Strategy):
             return {i: by_node[node[i]] for i in ids if node[i] in by_node}
 
         while isinstance(step := self._advance(now), AskLosses):
+            known = self._roll.estimates(step.ids.tolist(), server_round)
+            asked = messages([i for i in step.ids.tolist() if i not in known])
             losses, problems, sizes = ask_losses(
-                grid, messages(step.ids.tolist()), step.ids, self._timeout_of_queries, self.over.weighted_by_key
+                grid, asked, step.ids, self._timeout_of_queries, self.over.weighted_by_key, known
             )
             self._roll.sizes.update(sizes)
             now.population = dataclasses.replace(now.population, known=dict(self._roll.sizes))
@@ -333,7 +357,8 @@ class FedAlpha(flower.Strategy):
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
         if now.outcome is not None:  # the model was kept before any client trained
             return self._finish(now, now.outcome, [])
-        wanted = Wanted(self.over.weighted_by_key, self.loss_keys, now.wanted)
+        needs = now.wanted | {"train"} if self._roll.source == "train" else now.wanted
+        wanted = Wanted(self.over.weighted_by_key, self.loss_keys, needs)
         found, sent = matched(now.messages, replies), now.state.broadcast.arrays
         reports = [wanted.read(id, found.get(id), sent) for id in sorted(now.messages)]
         usable = [r.message for r in reports if r.message is not None]
@@ -342,7 +367,11 @@ class FedAlpha(flower.Strategy):
         now.heard = now.heard.and_reports(Reports(reports))
         outcome = self._advance(now)
         assert isinstance(outcome, Outcome)
-        self._roll.sizes.update({r.id: r.samples for r in reports if r.problem is None})
+        heard = [r for r in reports if r.problem is None]
+        self._trained = self._trained or bool(heard)
+        self._roll.sizes.update({r.id: r.samples for r in heard})
+        if self._roll.source == "train":
+            self._roll.losses.update({r.id: (server_round, r.losses["train"]) for r in heard})
         return self._finish(now, outcome, contents)
 
     def _advance(self, now: _Round) -> Any:
@@ -364,11 +393,20 @@ class FedAlpha(flower.Strategy):
         self, now: _Round, outcome: Outcome, contents: list[RecordDict]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Write the row of a round. Returns the arrays to install, if there are any, and the metrics."""
-        tell(outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values))
+        labels = {id: self._roll.label(id) for id in now.population.ids.tolist()}
+        tell(outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values), labels)
         server_round = outcome.state.round
         seconds = time.monotonic() - now.started
         self.rows.append(
-            row(Context(round=server_round, outcome=outcome, influence=self._influence(outcome), seconds=seconds))
+            row(
+                Context(
+                    round=server_round,
+                    outcome=outcome,
+                    influence=self._influence(outcome),
+                    nodes=labels,
+                    seconds=seconds,
+                )
+            )
         )
         self._state = outcome.state.weigh
         if outcome.kept is not None:
@@ -390,7 +428,7 @@ class FedAlpha(flower.Strategy):
         if self.over.fraction_evaluate:
             rng = generator(self.seed, "evaluate", server_round - 1)
             rule = fraction(self._shares["evaluate"], self._least["evaluate"])
-            ids, _ = rule.select({}, self._connected(grid, "evaluate"), None, rng)
+            ids, _ = rule.select({}, self._connected(grid, "evaluate", server_round), None, rng)
             with _own_random():
                 shown = Shown(grid, [self._roll.nodes[i] for i in ids.tolist()])
                 messages = list(self.over.configure_evaluate(server_round, arrays, config, shown))
@@ -401,9 +439,14 @@ class FedAlpha(flower.Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregate evaluation metrics with ``over``'s function; malformed replies are logged and left out."""
         usable = []
+        clients = {node: id for id, node in self._roll.nodes.items()}
         for reply in replies:
             try:
-                number(metrics_of(reply), self.over.weighted_by_key)
+                metrics = metrics_of(reply)
+                number(metrics, self.over.weighted_by_key)
+                if self._roll.source == "evaluate":
+                    told = server_round + self._offset, finite(metrics, self._evaluated_loss)
+                    self._roll.losses[clients[reply.metadata.src_node_id]] = told
                 usable.append(reply.content)
             except Rejected as reason:
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
@@ -414,11 +457,17 @@ class FedAlpha(flower.Strategy):
 
     # Small parts
 
-    def _connected(self, grid: Grid, kind: str) -> Connected:
+    def _connected(self, grid: Grid, kind: str, server_round: int) -> Connected:
         """The clients that are connected, when there are enough of them."""
         least = max(self._available, self._least[kind], 1)
-        ids = self._roll.wait(grid, least, self.wait_for_nodes, self.query_timeout or self.wait_for_nodes)
+        timeout = self.query_timeout or self.wait_for_nodes
+        ids = self._roll.wait(grid, least, self.wait_for_nodes, timeout, server_round, self._needs_query)
         return Connected(np.array(ids, dtype=np.int64), dict(self._roll.sizes))
+
+    @property
+    def _needs_query(self) -> bool:
+        """Whether only clients that answer queries can take part."""
+        return self._roll.source == "query" and "before" in self.rule.requires
 
     @property
     def _timeout_of_queries(self) -> float:

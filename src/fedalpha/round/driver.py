@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -74,12 +74,25 @@ def _measured(engine: Engine, state: ServerState, heard: Heard, of: int | None) 
     return engine.evaluate(sent, "validation").loss
 
 
-def tell(outcome: Outcome, say: Callable[..., None] = log.log) -> None:
-    """Log what the server did not accept in a round, and why; ``say(level, text, *arguments)`` writes a line."""
+def tell(outcome: Outcome, say: Callable[..., None] = log.log, nodes: Mapping[int, str] | None = None) -> None:
+    """Log what the server did not accept in a round, and why; ``say(level, text, *arguments)`` writes a line.
+
+    Clients that are refused for the same reason share a line. ``nodes`` names the node behind each client.
+    """
     round = outcome.state.round
+
+    def name(clients: Iterable[int]) -> str:
+        return ", ".join(f"{i} (node {nodes[i]})" if nodes and i in nodes else str(i) for i in clients)
+
+    refused: dict[str, dict[int, None]] = {}
     for refusal in outcome.refusals:
-        say(logging.WARNING, "round %d: client %d refused: %s", round, refusal.client, refusal.reason)
-    for client in outcome.idle:
-        say(logging.INFO, "round %d: client %d sent the model back unchanged", round, client)
+        refused.setdefault(refusal.reason, {})[refusal.client] = None
+    for reason, clients in refused.items():
+        say(logging.WARNING, "round %d: client %s refused: %s", round, name(clients), reason)
+    if outcome.idle:
+        say(logging.INFO, "round %d: client %s sent the model back unchanged", round, name(outcome.idle))
+    if outcome.dominant is not None:
+        share = 100 * float(outcome.alpha.max())
+        say(logging.INFO, "round %d: client %s has %.4g %% of alpha", round, name([outcome.dominant]), share)
     if outcome.kept is not None:
         say(logging.WARNING, "round %d: the model is kept: %s", round, outcome.kept)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # these rules may need torch, the round does not
     from fedalpha.combine import Combine
     from fedalpha.update import Update
 
+DOMINANT = 0.5
+"""A client that weighs more than all others together is named in the log and in the history."""
+
 
 def _sgd() -> Update:
     from fedalpha.update import sgd
@@ -97,3 +100,10 @@ class Outcome:
     idle: Sequence[int] = ()
     lost: int = 0
     kept: str | None = None
+
+    @property
+    def dominant(self) -> int | None:
+        """The client that weighs more than `DOMINANT`, in a cohort of three or more; None if there is none."""
+        if len(self.alpha) < 3 or not self.alpha.max() > DOMINANT:
+            return None
+        return int(self.cohort.ids[self.alpha.argmax()])

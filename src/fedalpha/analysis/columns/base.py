@@ -27,7 +27,7 @@ class Context:
 
     ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
     ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
-    test sample, and ``owners`` says whose they are.
+    test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a federation.
     """
 
     round: int
@@ -38,6 +38,7 @@ class Context:
     correct: Array | None = None
     owners: Owners | None = None
     validation_accuracy: float | None = None
+    nodes: Mapping[int, str] | None = None
     seconds: float = 0.0
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
