@@ -36,6 +36,8 @@ class Net(nn.Module):
         ("FedSoftBetter(T=0.2, loss=after)", "softmax", 0.5),
         ("FedSoftWorse(T=0.5, loss=train, optima=estimated)", "softmax", 0.7),
         ("switch(FedWorse(k=2), FedAvg, at=2)", "softmax", 1.0),
+        ("FedMGDA", "softmax", 0.7),
+        ("qFedAvg(q=1)", "softmax", 0.7),
     ],
 )
 def test_the_same_alpha_and_the_same_model(

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedalpha.combine import COMBINES, Reports
 from fedalpha.combine.base import Limit
-from fedalpha.combine.robust import Robust, distances, gram
+from fedalpha.combine.robust import Robust, distances
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -15,7 +15,7 @@ class medoid(Robust):
     """One client's model: the one that is nearest to all others, weighed by alpha."""
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        away = np.sqrt(distances(gram(broadcast, reports))) @ alpha
+        away = np.sqrt(distances(reports.gram(broadcast))) @ alpha
         return reports.models()[int(np.argmin(away))]
 
     def breakdown(self, support: int) -> Limit:

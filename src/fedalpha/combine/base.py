@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedalpha.combine.sums import Sum, weighted_sum
+from fedalpha.fast.gram import gram
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.company import PlugPoint
@@ -74,12 +75,7 @@ class Reports:
 
     def gram(self, broadcast: Broadcast) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating tensors."""
-        found = np.zeros((len(self.items), len(self.items)))
-        for name, old in broadcast.parameters.items():
-            if old.is_floating_point():
-                moves = torch.stack([m[name].double() - old.double() for m in self.models()]).flatten(1)
-                found += (moves @ moves.T).numpy()
-        return found
+        return gram([_arrays(model) for model in self.models()], _arrays(broadcast.parameters))
 
     def cosines(self, broadcast: Broadcast) -> Array:
         """The cosine between each client's model and the broadcast model, over all floating tensors."""
@@ -109,6 +105,11 @@ class Reports:
     def weighted_sum(self, alpha: Array) -> Parameters:
         """Σ alpha_i·w_i: floats in float64, integer buffers from the heaviest client."""
         return (self.total or weighted_sum(alpha, self.models())).values
+
+
+def _arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
+    """The tensors as NumPy arrays, without a copy unless NumPy lacks the dtype (bfloat16)."""
+    return {k: (v.double() if v.dtype is torch.bfloat16 else v).numpy() for k, v in parameters.items()}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
-from fedalpha.combine.robust import Robust, combination, gram
+from fedalpha.combine.robust import Robust, combination
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -33,7 +33,7 @@ class centred(Robust):
             raise ValueError(f"{self}: give tau > 0 and iterations ≥ 1")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        products = gram(broadcast, reports)
+        products = reports.gram(broadcast)
         c = np.zeros(len(alpha))
         for _ in range(self.iterations):
             squares = np.diagonal(products) - 2 * (products @ c) + c @ products @ c

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
-from fedalpha.combine.robust import Robust, combination, distances, gram, middle
+from fedalpha.combine.robust import Robust, combination, distances, middle
 from fedalpha.strategies import Array
 from fedalpha.strategies.simplex import normalise
 from fedalpha.update import Broadcast
@@ -36,7 +36,7 @@ class geomed(Robust):
             raise ValueError(f"{self}: give iterations ≥ 1 and smooth > 0")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        products = gram(broadcast, reports)
+        products = reports.gram(broadcast)
         # Float64 cannot hold the honest distances beside those to a point 10¹⁵ times as far. Only the direction
         # of such a point matters: pull it in to a million typical norms.
         norms = np.sqrt(np.diagonal(products))

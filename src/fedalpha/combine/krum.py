@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
-from fedalpha.combine.robust import Robust, combination, distances, gram
+from fedalpha.combine.robust import Robust, combination, distances
 from fedalpha.strategies import Array
 from fedalpha.strategies.simplex import normalise
 from fedalpha.update import Broadcast
@@ -33,7 +33,7 @@ class krum(Robust):
             raise ValueError(f"{self}: give f ≥ 0 attackers and m ≥ 1 clients to average")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        squares = distances(gram(broadcast, reports))
+        squares = distances(reports.gram(broadcast))
         return combination(broadcast, reports, self.coefficients(squares, alpha), alpha)
 
     def coefficients(self, squares: Array, alpha: Array) -> Array:

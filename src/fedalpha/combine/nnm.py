@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
-from fedalpha.combine.robust import Wrapper, check_simplex, distances, gram, slices
+from fedalpha.combine.robust import Wrapper, check_simplex, distances, slices
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -31,7 +31,7 @@ class nnm(Wrapper):
 
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
         check_simplex(self, simplex)
-        mix = torch.from_numpy(self.mixing(distances(gram(broadcast, reports)), alpha))
+        mix = torch.from_numpy(self.mixing(distances(reports.gram(broadcast)), alpha))
         models = [
             {k: torch.empty(v.shape, dtype=v.dtype) if v.is_floating_point() else v for k, v in m.items()}
             for m in reports.models()

@@ -1,4 +1,4 @@
-"""What the robust rules share: the updates x_i = w_i − w_t, their Gram matrix, and how the aggregate is formed."""
+"""What the robust rules share: distances between the updates x_i = w_i − w_t, and how the aggregate is formed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Combine, Limit, Reports
+from fedalpha.fast.gram import COLUMNS, VALUES
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.company import Company
 from fedalpha.update import Broadcast
-
-COLUMNS = 1 << 16
-VALUES = 1 << 21
-"""At most this many coordinates and values at a time, so that a rule needs little memory besides the models."""
 
 
 class Robust(Combine):
@@ -101,17 +98,6 @@ def slices(reports: Reports) -> Iterator[tuple[str, slice, Tensor]]:
         for start in range(0, len(flat[0]), width):
             part = slice(start, start + width)
             yield name, part, torch.stack([values[part] for values in flat])
-
-
-def gram(broadcast: Broadcast, reports: Reports) -> Array:
-    """⟨x_i, x_j⟩ of the updates, in float64."""
-    total = torch.zeros(len(reports.items), len(reports.items), dtype=torch.float64)
-    for name, part, values in slices(reports):
-        if values.is_floating_point():
-            moves = values.double().sub_(broadcast.parameters[name].double().reshape(-1)[part])
-            total += moves @ moves.T
-    found: Array = total.numpy()
-    return found
 
 
 def distances(products: Array) -> Array:

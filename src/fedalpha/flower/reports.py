@@ -13,6 +13,7 @@ import numpy as np
 from flwr.app import Message, MetricRecord
 from numpy.typing import NDArray
 
+from fedalpha.fast.gram import gram
 from fedalpha.flower.queries import LABELS
 from fedalpha.flower.replies import Rejected, arrays_of, content_of, finite, metrics_of, number
 from fedalpha.flower.sums import Arrays, is_float
@@ -78,12 +79,7 @@ class Reports:
 
     def gram(self, broadcast: Model) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating arrays."""
-        found = np.zeros((len(self.items), len(self.items)))
-        for name, old in broadcast.arrays.items():
-            if is_float(old):
-                moves = np.stack([(r.arrays[name].astype(np.float64) - old).ravel() for r in self.items])
-                found += moves @ moves.T
-        return found
+        return gram([r.arrays for r in self.items], broadcast.arrays)
 
     def cosines(self, broadcast: Model) -> Array:
         """The cosine between each client's model and the one that was sent, over all floating arrays."""
