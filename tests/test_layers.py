@@ -23,18 +23,12 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules that a file imports, also inside functions; imports for types alone are left out."""
+    """The modules that a file imports, also inside functions and for types alone.
+
+    What a package offers lazily is named in such an import as well.
+    """
     found: set[str] = set()
-    tree = ast.parse(path.read_text())
-    typing = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fedalpha":
             base = node.module.removeprefix("fedalpha").removeprefix(".")
             for alias in node.names:

@@ -73,7 +73,7 @@ def compare(
         progress.close()
     finished = {s: histories for s, histories in runs.items() if histories}
     if finished:
-        curves = {s: {n: curve(h) for n, h in histories.items()} for s, histories in finished.items()}
+        curves = {s: {n: curve(h.rows) for n, h in histories.items()} for s, histories in finished.items()}
         measures = [Measure.parse("accuracy"), Rounds(100 * target)]
         tables = [summarise(curves, measure) for measure in measures]
         _show(tables)

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from fedalpha.analysis.columns import numbers
 from fedalpha.analysis.registered import Table
 from fedalpha.text import nearest
-
-if TYPE_CHECKING:
-    from fedalpha.analysis.history import History
 
 Array = NDArray[np.float64]
 
@@ -43,10 +40,10 @@ class Curve:
         return len(self.columns["accuracy"]) - 1
 
 
-def curve(history: History, rounds: int | None = None) -> Curve:
-    """A history as a curve."""
-    last = len(history.rows) - 1
-    return Curve({found.name: history.column(found.name) for found in numbers()}, last if rounds is None else rounds)
+def curve(rows: Sequence[Mapping[str, Any]], rounds: int | None = None) -> Curve:
+    """The rows of a history as a curve."""
+    columns = {found.name: [row.get(found.name) for row in rows] for found in numbers()}
+    return Curve.of(columns, len(rows) - 1 if rounds is None else rounds)
 
 
 def rounds_to(accuracies: Array, accuracy: float) -> int | None:
