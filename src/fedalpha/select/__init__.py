@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fedalpha.select.base import SELECTIONS, Population, Question, Select
 from fedalpha.select.by_loss import loss_proportional, power_of_choice
+from fedalpha.select.by_size import by_size
 from fedalpha.select.fedpage import fedpage
 from fedalpha.select.uniform import uniform
 
@@ -16,6 +17,7 @@ __all__ = [
     "Population",
     "Question",
     "Select",
+    "by_size",
     "fedpage",
     "loss_proportional",
     "power_of_choice",

@@ -22,11 +22,12 @@ import numpy as np
 
 from fedalpha.strategies import Array, FedAvg
 from fedalpha.strategies.switch import Switch
+from fedalpha.strategies.unbiased import Unbiased
 from fedalpha.theory.constants import InverseStep
 from fedalpha.theory.corollary import V_E
 from fedalpha.theory.extensions import polyak_rhs, switch_distance, work_rhs, worse_distance
 from fedalpha.theory.fixed_points import FixedPoint, fixed_point
-from fedalpha.theory.hypotheses import hypotheses
+from fedalpha.theory.hypotheses import broken, without_bias
 from fedalpha.theory.monte_carlo import Run
 from fedalpha.theory.one_step import Over, Variant, exact_rhs, lemma2_rhs, one_step_rhs
 from fedalpha.theory.quantities import pi_Pi
@@ -58,6 +59,7 @@ def checks(
 ) -> list[Check]:
     """Every statement that applies to the run, checked at all its steps.
 
+    A hybrid's statement about its limit is left out where `hypotheses` says that it does not apply.
     ``comparisons`` is the number of comparisons of the whole study, for Bonferroni's correction
     (default: those of this run); ``fixed`` the run's `fixed_point` if it is known already.
 
@@ -67,9 +69,8 @@ def checks(
     >>> sum(check.violations for check in checks(run))
     0
     """
-    broken = hypotheses(run)
-    if broken:
-        raise ValueError("checks: the theorems do not apply to this run. " + " ".join(broken))
+    if found := broken(run):
+        raise ValueError("checks: the theorems do not apply to this run. " + " ".join(found))
     return compare(run, statements(run, fixed), comparisons=comparisons, level=level)
 
 
@@ -133,19 +134,26 @@ def statements(run: Run, fixed: FixedPoint | None = None) -> Iterator[Pair]:
 
 def _limits(run: Run, fixed: FixedPoint | None) -> Iterator[Pair]:
     """The statements about the limit of a run: the Worse family, and a switch to FedAvg."""
-    c, E, delta = run.problem.constants, run.E, run.distance
+    c, E = run.problem.constants, run.E
     if not isinstance(run.step, InverseStep) or abs(run.step.beta * c.mu - 1) > 1e-12:
         return
     gamma = run.step.gamma
     if run.fraction >= 1 and last_rule(run.strategy) is run.strategy and risk(run.strategy, run.problem.n):
         away = (fixed or fixed_point(run.problem, run.strategy)).distance(run.w)
         yield "Worse family", away, worse_distance(c, E * np.arange(len(away)), away[0, 0], E, gamma)[:, None]
-    match run.strategy:
-        case Switch(at=(*_, last), members=(*_, FedAvg(prior="size"))) if run.fraction >= 1:
+    yield from switch_statement(run) if without_bias(run) else ()
+
+
+def switch_statement(run: Run) -> Iterator[Pair]:
+    """The statement about a switch to FedAvg, whether or not it applies; none for other rules."""
+    c, E, delta, gamma = run.problem.constants, run.E, run.distance, run.step.gamma  # type: ignore[attr-defined]
+    match run.strategy.members[0] if isinstance(run.strategy, Unbiased) else run.strategy:
+        case Switch(at=(*_, last), members=(*_, FedAvg(prior="size"))):
             at = E * last
             if at < len(delta):
-                t = np.arange(at, len(delta))
-                yield "switch to FedAvg", delta[at:], switch_distance(c, t, at, delta[at].mean(), E, gamma)[:, None]
+                t, s2 = np.arange(at, len(delta)), float(run.s2[at:].max(initial=0.0)) if run.fraction < 1 else None
+                bound = switch_distance(c, t, at, delta[at].mean(), E, gamma, s2)
+                yield "switch to FedAvg", delta[at:], bound[:, None]
 
 
 def _compare(statement: str, measured: Array, bound: Array, width: float) -> Check:

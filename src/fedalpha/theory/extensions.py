@@ -26,9 +26,18 @@ def worse_distance(c: Constants, t: ArrayLike, distance0: float, E: int, gamma: 
     return np.asarray(top / (np.asarray(t, dtype=np.float64) + gamma))
 
 
-def switch_distance(c: Constants, t: ArrayLike, t_switch: int, distance: float, E: int, gamma: float) -> Array:
-    """Δ_t ≤ max{(t_s+γ)Δ_{t_s}, 8C/(3μ²)}/(t+γ) for t ≥ t_s when FedAvg takes over at t_s (C with ρ̄ = 1)."""
-    C = noise_constant(c, E, 1.0, s2=float(np.square(c.p).sum()), over="all")
+def switch_distance(
+    c: Constants, t: ArrayLike, t_switch: int, distance: float, E: int, gamma: float, s2: float | None = None
+) -> Array:
+    """Δ_t ≤ max{(t_s+γ)Δ_{t_s}, 8C/(3μ²)}/(t+γ) for t ≥ t_s when FedAvg takes over at t_s (C with ρ̄ = 1).
+
+    ``s2`` is for random cohorts with E[alpha] = p: the largest E Σ alpha_i² after the switch. ρ is then 1 at the
+    starts of rounds only.
+    """
+    if s2 is None:
+        C = noise_constant(c, E, 1.0, s2=float(np.square(c.p).sum()), over="all")
+    else:
+        C = noise_constant(c, E, 1.0, s2=s2, over="starts")
     top = max((t_switch + gamma) * distance, 8 * C / (3 * c.mu**2))
     return np.asarray(top / (np.asarray(t, dtype=np.float64) + gamma))
 

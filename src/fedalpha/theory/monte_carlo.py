@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedalpha.rng import generator
+from fedalpha.select.by_size import inclusion, systematic
 from fedalpha.strategies import Array, Cohort, State, Strategy, strategy
 from fedalpha.theory.problems import PROBLEMS, Problem
 from fedalpha.theory.quantities import _ratio, chi2
@@ -35,8 +36,8 @@ class Run:
     ``distance`` ‖w_t − w*‖² and ``gap`` F(w_t) − F* have T + 1 rows. The others describe the state
     before each step: ``disc`` Σ alpha‖w_t − w_t^i‖², ``excess`` Σ alpha x_i(w_t), ``excess_star``
     Σ alpha x_i(w*), ``dissimilarity`` χ²·Σ p‖∇F_i(w_t) − ∇F(w_t)‖². ``alpha`` is (round, replica, client).
-    ``gradient2`` and ``lemma1`` are maxima over all local iterates, of ‖∇F_i‖² and of
-    ‖∇F_i‖² − 2L·x_i relative to the size of its terms (it is an equality for some F_i, so that only
+    ``gradient2`` is the largest ‖∇F_i‖² at local iterates and at their averages w_t, ``lemma1`` the largest
+    ‖∇F_i‖² − 2L·x_i at local iterates, relative to the size of its terms (it is an equality for some F_i, so that only
     rounding decides its sign there). ``w`` holds w_t at the round starts, (rounds + 1, replica, d).
     """
 
@@ -57,6 +58,7 @@ class Run:
     dissimilarity: Array
     gradient2: float
     lemma1: float
+    sampling: str = "uniform"
 
     @cached_property
     def s2(self) -> Array:
@@ -88,14 +90,15 @@ def simulate(
     seed: int = 0,
     step: Step | None = None,
     fraction: float = 1.0,
+    sampling: str = "uniform",
     work: Sequence[int] | None = None,
     progress: Callable[[int], Any] = lambda round: None,
 ) -> Run:
     """Run a strategy on a problem along ``replicas`` independent paths.
 
-    ``step`` gives η_t (default 1/(μ(t+γ)) with the smallest allowed γ); ``fraction`` is the share
-    of clients drawn, uniformly, in each round; ``work`` the local steps of each client (≤ E, default
-    E), after which it waits for the end of the round; ``progress`` is called after every round.
+    ``step`` gives η_t (default 1/(μ(t+γ)) with the smallest allowed γ); ``fraction`` is the share of clients
+    drawn in each round, uniformly or, with ``sampling="size"``, with chances ∝ p; ``work`` the local steps of each
+    client (≤ E, default E), after which it waits for the end of the round; ``progress`` is called after every round.
 
     >>> from fedalpha.theory.problems import quadratics
     >>> run = simulate(quadratics(sigma=0), "FedAvg", rounds=200)
@@ -109,17 +112,22 @@ def simulate(
     steps = np.full(problem.n, E) if work is None else np.asarray(work)
     if steps.shape != (problem.n,) or (steps < 0).any() or (steps > E).any():
         raise ValueError(f"work = {work}: give one number of steps between 0 and E = {E} for each client")
+    if sampling not in ("uniform", "size"):
+        raise ValueError(f"sampling = {sampling!r} is not one of uniform, size")
+    chances = _chances(problem.p, fraction, sampling)
     states: list[State] = [rule.init(problem.n)] * replicas
     w = np.broadcast_to(problem.w0, (replicas, len(problem.w0)))
     starts, weights, rows = [w], [], []
     gradient2, lemma1 = 0.0, -math.inf
     for r in range(rounds):
         trail = _train(problem, w, eta[r * E : (r + 1) * E], steps, seed, r)
-        alpha, states = _weigh(problem, rule, states, w, trail, steps, r, _draw(problem.n, replicas, fraction, seed, r))
+        cohorts = _draw(chances, replicas, sampling, seed, r)
+        alpha, states = _weigh(problem, rule, states, w, trail, steps, r, cohorts, problem.p / chances)
         means = np.einsum("rn,krnd->krd", alpha, trail)
         rows.append(_observe(problem, alpha, means[:-1], trail[:-1]))
         squares, losses = np.square(problem.gradients(trail[:-1])).sum(-1), problem.losses(trail[:-1])
-        gradient2 = max(gradient2, float(squares.max()))
+        average = np.square(problem.gradients_at(means[:-1])).sum(-1)
+        gradient2 = max(gradient2, float(squares.max()), float(average.max()))
         size = squares + 2 * c.L * (np.abs(losses) + np.abs(c.Fi_star))
         over = squares - 2 * c.L * (losses - c.Fi_star)
         lemma1 = max(lemma1, float((over / np.where(size > 0, size, 1.0)).max()))
@@ -141,6 +149,7 @@ def simulate(
         w=np.stack(starts),
         gradient2=gradient2,
         lemma1=lemma1,
+        sampling=sampling,
         **{**seen, **{name: np.vstack([seen[name], end[name]]) for name in ("distance", "gap")}},
     )
 
@@ -170,12 +179,22 @@ def _train(problem: Problem, w: Array, eta: Array, steps: Array, seed: int, roun
     return np.stack(trail)
 
 
-def _draw(n: int, replicas: int, fraction: float, seed: int, round: int) -> np.ndarray | None:
+def _chances(p: Array, fraction: float, sampling: str) -> Array:
+    """Each client's chance to be in a cohort."""
+    n = len(p)
+    m = min(n, max(1, math.floor(fraction * n + 1e-9)))
+    return inclusion(p, m) if sampling == "size" else np.full(n, m / n)
+
+
+def _draw(chances: Array, replicas: int, sampling: str, seed: int, round: int) -> np.ndarray | None:
     """The cohort of each replica, (replica, m) sorted client numbers; None means all clients."""
-    m = max(1, math.floor(fraction * n + 1e-9))
+    n, m = len(chances), int(np.rint(chances.sum()))
     if m >= n:
         return None
-    return np.sort(generator(seed, "theory.cohort", round).random((replicas, n)).argsort(1)[:, :m], axis=1)
+    random = generator(seed, "theory.cohort", round)
+    if sampling == "size":
+        return np.stack([systematic(chances, random) for _ in range(replicas)])
+    return np.sort(random.random((replicas, n)).argsort(1)[:, :m], axis=1)
 
 
 def _weigh(
@@ -187,6 +206,7 @@ def _weigh(
     steps: Array,
     round: int,
     cohorts: np.ndarray | None,
+    design: Array,
 ) -> tuple[Array, list[State]]:
     """alpha of every replica, (replica, client), zero outside the cohort; and the next states."""
     replicas, everyone = len(w), np.arange(problem.n)
@@ -203,7 +223,7 @@ def _weigh(
     alpha = np.zeros((replicas, problem.n))
     following = list(states)
     # A rule that looks at nothing random gives the same alpha in every replica.
-    distinct = 1 if cohorts is None and rule.requires <= {"steps"} else replicas
+    distinct = 1 if cohorts is None and rule.requires <= {"steps", "design"} else replicas
     for i in range(distinct):
         ids = everyone if cohorts is None else cohorts[i]
         cohort = Cohort(
@@ -212,6 +232,7 @@ def _weigh(
             round=round,
             optima=problem.constants.Fi_star[ids],
             steps=steps[ids],
+            design=design[ids] if "design" in rule.requires else None,
             gram=moved[i, ids] @ moved[i, ids].T if "gram" in rule.requires else None,
             **{name: values[i, ids] for name, values in seen.items()},
         )
