@@ -17,7 +17,8 @@ def diagnostics(
 
     ``losses`` are the F_i(w_t) before training, ``optima`` the F_i* or any lower bounds (0 if not
     given, right for cross-entropy): ρ = Σ alpha_i(F_i − ℓ_i)/Σ p_i(F_i − ℓ_i) is then the ρ of the bounds with Γ
-    replaced by F* − Σ p_i ℓ_i. None means unknown: ρ without losses (unless alpha = p, when it is 1),
+    replaced by F* − Σ p_i ℓ_i, if the cohort is all clients; for a random cohort it is a number of that cohort
+    (docs/theory.md). None means unknown: ρ without losses (unless alpha = p, when it is 1),
     Π when a client without data has weight, all of them when no client has weight (a kept round).
 
     >>> diagnostics([0.25, 0.75], [10, 10], losses=[1.0, 3.0])
