@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import hypothesis
 import pytest
 
@@ -16,6 +19,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # a busy machine is no failure
 )
 hypothesis.settings.load_profile("fedalpha")
+# What tests allow is not remembered for the user who runs them.
+os.environ["FEDALPHA_STATE"] = tempfile.mkdtemp(prefix="fedalpha-tests-")
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ import sklearn.datasets  # noqa: F401
 import fedalpha.analysis.plots
 import fedalpha.runs.experiment
 from fedalpha.cli import app
-from fedalpha.store import files, generations
+from fedalpha.store import files
 
 CASES = (
     ("FedSoftWorse(T=0.2, optima=estimated)", "mlp", 2),
@@ -51,7 +51,7 @@ class Trap:
         return self.step(name, real) if name in STEPS else real
 
     def step(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*arguments: Any) -> Any:
+        def stepped(*arguments: Any, **more: Any) -> Any:
             self.steps.append(name)
             if self.count is not None:
                 self.count.write_text(" ".join(self.steps))
@@ -59,7 +59,7 @@ class Trap:
                 if self.half and name == "write":
                     real(arguments[0], arguments[1][: len(arguments[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
-            return real(*arguments)
+            return real(*arguments, **more)
 
         return stepped
 
@@ -99,7 +99,7 @@ def start(arguments: list[str], trap: Trap | None = None, draw: Callable[..., No
         os.dup2(null, 1)
         fedalpha.analysis.plots.plot_run = draw or (lambda *_, **__: None)
         if trap is not None:
-            files.os = generations.os = trap  # type: ignore[attr-defined]
+            files.os = trap  # type: ignore[assignment]
         app(arguments, standalone_mode=False)
         code = 0
     except BaseException as error:

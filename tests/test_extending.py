@@ -207,7 +207,7 @@ def test_a_study_measures_with_them(world: World) -> None:
         'stop_at = "weighed_clients >= 99"\n'
         f'[settings]\n{plugin}dataset = "rings"\npartition = "dealt"\nmodel = "tanh_net"\nrounds = 3\nclients = 6\n'
     )
-    said = world("study", "study.toml", "--jobs", "1")
+    said = world("study", "study.toml", "--jobs", "1", "--trust")
     assert "mean accuracy, second half (%)" in said
     world("report", "runs/mine")
     with (world.folder / "runs" / "mine" / "statistics.csv").open(newline="") as file:

@@ -48,7 +48,7 @@ def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_change
     )
 
     def run() -> int:
-        done = fedalpha("study", "mine.toml", cwd=rules.parent)
+        done = fedalpha("study", "mine.toml", "--trust", cwd=rules.parent)
         assert done.returncode == 0, done.stderr
         assert "Tempered" in done.stdout
         return len(pandas.read_parquet(rules.parent / "runs" / "mine" / "cells.parquet").cell.unique())

@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
+from unicodedata import category
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -286,6 +287,42 @@ def counted(number: int, one: str, many: str = "") -> str:
     ('1 cell', '2 cells', '3 strategies')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+MOST_SHOWN = 200
+"""How much of a foreign text an error repeats."""
+
+
+def shown(value: object, most: int = MOST_SHOWN) -> str:
+    """A text of unknown origin for people: at most ``most`` characters, none of which can steer a terminal.
+
+    >>> shown("lr\\x1b[2J = 0.1"), shown("a" * 300, most=8)
+    ('lr\\\\x1b[2J = 0.1', 'aaa…aaaa')
+    """
+    text = str(value)
+    if len(text) > most:
+        text = f"{text[: (most - 1) // 2]}…{text[len(text) - most // 2 :]}"
+    return plain(text)
+
+
+def quoted(value: object, most: int = MOST_SHOWN) -> str:
+    """The same in quotes, as `repr` writes it; a long text is cut first, so that no copy of it is made."""
+    return shown(repr(value[:most] + "…" if isinstance(value, str) and len(value) > most else value), most)
+
+
+def plain(text: str, lines: bool = False) -> str:
+    """A text in which every control character is written as its escape; ``lines`` keeps the ends of lines.
+
+    Terminals obey control characters: they can recolour, hide or overwrite text, or fill the clipboard. Characters
+    that reverse the direction of writing can show a name other than it is.
+
+    >>> plain("\\x1b]52;c;cm0=\\x07 α \\u202e")
+    '\\\\x1b]52;c;cm0=\\\\x07 α \\\\u202e'
+    """
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or category(c) == "Zs" or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -132,11 +132,11 @@ def test_a_changed_run_that_dies_while_it_replaces_the_old_one_can_be_begun_agai
     steps: list[Any] = []
 
     def dying(real: Any) -> Any:
-        def stepped(*arguments: Any) -> Any:
+        def stepped(*arguments: Any, **more: Any) -> Any:
             steps.append(arguments)
             if len(steps) == step:
                 raise ZeroDivisionError("boom")
-            return real(*arguments)
+            return real(*arguments, **more)
 
         return stepped
 
@@ -275,16 +275,12 @@ def test_a_full_disk_stops_cleanly_and_the_old_generation_loads(digits: Pooled, 
 def test_a_row_that_cannot_be_written_says_so_and_frees_the_folder(
     digits: Pooled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Folder.on_start
-
-    def full(self: Folder, rounds: int) -> None:
-        start(self, rounds)
-        assert self._lines is not None
-        self._lines.close()
-        self._lines = open("/dev/full", "a")  # noqa: SIM115 - the folder closes it
+    def full(path: Path, content: bytes) -> None:
+        with open("/dev/full", "ab", buffering=0) as device:
+            device.write(content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "on_start", full)
+        patch.setattr("fedalpha.runs.folder.append", full)
         with pytest.raises(OSError, match=r"cannot save round 0 .* free some space"):
             fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
     assert len(fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path).rows) == 2

@@ -276,7 +276,7 @@ def test_hybrids_of_one_rule_start_together_where_it_goes_beyond_them(tmp_path: 
     assert [under_way._awaited(cell) for cell in hybrids] == [True, True]
     beyond = halfway.branch(Store(tmp_path), average, 2)
     beyond.mkdir(parents=True)
-    (beyond / "manifest.json").touch()
+    (beyond / "000000.json").touch()
     assert [under_way._awaited(cell) for cell in hybrids] == [False, False]
 
 

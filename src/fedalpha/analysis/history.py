@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.analysis.measures.base import rounds_to
+from fedalpha.store.files import read_bytes
+from fedalpha.text import shown
 
 if TYPE_CHECKING:  # torch is needed to read a model, not to hold rows
     from fedalpha.models import Parameters
@@ -48,12 +50,37 @@ class History:
 
 def read(folder: str | Path) -> History:
     """The history of a run folder."""
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     folder = Path(folder)
-    lines = folder / "history.jsonl"
-    if not lines.exists():
-        raise ValueError(f"{folder} is not a run folder: it has no history.jsonl; `fedalpha run --out` writes one")
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    try:
+        rows = [_row(line, number, folder) for number, line in enumerate(_lines(folder / "history.jsonl"), 1)]
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder} is not a run folder: it has no history.jsonl; `fedalpha run --out` writes one"
+        ) from None
     model = folder / "model.safetensors"
-    return History(rows, load_file(model) if model.exists() else {})
+    try:
+        return History(rows, load(read_bytes(model)))
+    except FileNotFoundError:
+        return History(rows, {})
+    except SafetensorError as error:
+        raise ValueError(f"{model} is damaged: {shown(error)}; remove it") from None
+
+
+def _lines(path: Path) -> list[bytes]:
+    return read_bytes(path).splitlines()
+
+
+def _row(line: bytes, number: int, folder: Path) -> Row:
+    try:
+        row = json.loads(line)
+        if type(row) is dict and type(row["round"]) is int:
+            return row
+    except (ValueError, KeyError, RecursionError):
+        pass
+    raise ValueError(
+        f"{folder / 'history.jsonl'} is damaged: line {number} is not a row; `fedalpha resume {folder}` writes it "
+        "again from the checkpoint"
+    )

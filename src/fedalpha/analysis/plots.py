@@ -11,6 +11,7 @@ import numpy as np
 from fedalpha.analysis.columns import column
 from fedalpha.analysis.history import History
 from fedalpha.analysis.stats import interval
+from fedalpha.store.exports import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +77,7 @@ def plot_comparison(
         axes[0].legend(frameon=False, fontsize=9, loc="lower right")
     if title:
         fig.suptitle(title, fontsize=12, x=0.01, ha="left")
-    fig.savefig(path, dpi=130)
+    write_figure(fig, path, dpi=130)
 
 
 def _cycle(n: int) -> list[str]:

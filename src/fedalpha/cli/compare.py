@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedalpha.cli.options import File, Workers, with_settings
+from fedalpha.cli.options import File, Trust, Workers, with_settings
 
 if TYPE_CHECKING:
     from fedalpha.analysis.comparison import Summary
@@ -31,15 +31,17 @@ def compare(
         list[str] | None,
         typer.Option(help="A logger of each run, such as csv('logs/{run}.csv') (repeatable); {run} is the run's name."),
     ] = None,
+    trust: Trust = False,
     *,
     options: dict[str, Any],
 ) -> None:
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
     from fedalpha.runs.settings import read_settings, settings
+    from fedalpha.store.inside import names
     from fedalpha.strategies import STRATEGIES
     from fedalpha.study.plan import parse_seeds
 
-    base = read_settings(file, options)
+    base = read_settings(file, options, trust=trust)
     chosen = list(dict.fromkeys(str(STRATEGIES.parse(s)) for s in strategy or ["FedAvg", "FedSoftWorse(T=0.2)"]))
     numbers = parse_seeds(seeds)
     base = base.model_copy(update={"validation": base.validation_for(chosen)})
@@ -51,6 +53,9 @@ def compare(
     loggers = [_loggers(log or [], cell, several=len(cells) > 1) for cell in cells]
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
+    if out is not None and out.is_dir():
+        for cell in cells:
+            names(out / _name(cell), out)  # a run's folder that is a link is refused
 
     from fedalpha.analysis.comparison import summarise
     from fedalpha.analysis.measures import Measure, curve
@@ -79,12 +84,13 @@ def compare(
         _show(tables)
         if out is not None:
             from fedalpha.analysis.plots import plot_comparison
+            from fedalpha.store import write_atomically
 
             count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
             title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
             plot_comparison({s: list(h.values()) for s, h in finished.items()}, out / "curves.png", title, target)
             record = {"strategies": chosen, "seeds": numbers, "target": target, "table": _record(tables)}
-            (out / "comparison.json").write_text(json.dumps(record, indent=2) + "\n")
+            write_atomically(out / "comparison.json", (json.dumps(record, indent=2) + "\n").encode())
             print(f"written to {out}: a folder per run, comparison.json, curves.png")
     if interrupted:
         print("interrupted; the finished runs are shown" + ("; the same command resumes the rest" if out else ""))

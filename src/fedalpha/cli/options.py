@@ -22,6 +22,10 @@ Plugin = Annotated[str | None, typer.Option(help="Python file that registers you
 Log = Annotated[
     list[str] | None, typer.Option(help="A logger that watches the run, such as csv(rounds.csv) (repeatable).")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Allow the plugin or the Ray cluster that a file names; both can run any code here."),
+]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save the state every so many rounds.")]
 
 

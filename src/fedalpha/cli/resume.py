@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedalpha.cli.options import CheckpointEvery, Log, Workers
+from fedalpha.cli.options import CheckpointEvery, Log, Trust, Workers
 
 
 def resume(
@@ -15,18 +15,24 @@ def resume(
     workers: Workers = None,
     checkpoint_every: CheckpointEvery = 1,
     log: Log = None,
+    trust: Trust = False,
 ) -> None:
     """Resume an interrupted run. The result has the same bytes as that of an undisturbed run."""
     from fedalpha.cli.run import execute
     from fedalpha.runs.settings import read_settings
+    from fedalpha.store.files import CONFIG_BYTES, read_bytes
+    from fedalpha.trust import UntrustedError
 
     config = folder / "config.json"
-    if not config.exists():
+    if not config.is_symlink() and not config.exists():
         raise ValueError(
             f"{folder} has no config.json, so there is no run to resume; `fedalpha run --out {folder}` starts one"
         )
     try:
-        settings = read_settings(config, {})
+        read_bytes(config, most=CONFIG_BYTES)  # a file of this folder, not a link or a device
+        settings = read_settings(config, {}, trust=trust)
+    except UntrustedError:
+        raise
     except ValueError as error:
         raise ValueError(
             f"cannot resume {config}: {error}. (A run that was started in Python is resumed by the same call of "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedalpha.cli.options import CheckpointEvery, File, Log, Workers, with_settings
+from fedalpha.cli.options import CheckpointEvery, File, Log, Trust, Workers, with_settings
 
 if TYPE_CHECKING:
     from fedalpha.runs.settings import Settings
@@ -20,13 +20,14 @@ def run(
     workers: Workers = None,
     checkpoint_every: CheckpointEvery = 1,
     log: Log = None,
+    trust: Trust = False,
     *,
     options: dict[str, Any],
 ) -> None:
     """Train a federated model under one strategy. The same command again resumes an interrupted run."""
     from fedalpha.runs.settings import read_settings
 
-    execute(read_settings(file, options), out, workers, checkpoint_every, log)
+    execute(read_settings(file, options, trust=trust), out, workers, checkpoint_every, log)
 
 
 def execute(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedalpha.cli.options import Trust
 from fedalpha.text import counted
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def study(
     rounds: Rounds = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
+    trust: Trust = False,
 ) -> None:
     """Run a study: every strategy on every seed in every setting, paired.
 
@@ -37,10 +39,11 @@ def study(
     strategies to the file later.
     """
     from fedalpha.study import read_study
+    from fedalpha.study.plan import study_text
 
-    found = read_study(file)
+    found = read_study(file, trust=trust)
     changed = seeds is not None or rounds is not None
-    text = "" if changed else (file / "study.toml" if file.is_dir() else file).read_text()
+    text = "" if changed else study_text(file)[1]
     folder = out or (file if file.is_dir() else Path("runs") / found.name)
     run_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs, ray_address)
     print(f"written to {folder}; `fedalpha report {folder}` draws it")

@@ -182,10 +182,10 @@ def _paths(runs: list[Run]) -> tuple[list[str], list[list[Any]]]:
 
 
 def _save(path: Path, header: list[str], rows: list[list[Any]]) -> None:
-    import csv
+    from fedalpha.store import write_atomically
+    from fedalpha.store.exports import csv_text
 
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    write_atomically(path, csv_text([header, *rows]).encode())
 
 
 def _console() -> Any:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedalpha.store.exports import write_figure
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -158,5 +160,5 @@ def plot_partition(
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    write_figure(figure, path)
     return path

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedalpha.analysis.plots import COLOURS, figure, over_rounds
+from fedalpha.store.files import remove
+from fedalpha.store.inside import names
 from fedalpha.study.store import write_bytes
 
 if TYPE_CHECKING:
@@ -32,10 +34,9 @@ def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
             written[name] = caption
             for ending in ("svg", "png"):
                 _save(fig, folder / f"{name}.{ending}")
-    for ending in ("svg", "png"):  # figures of an earlier report that this one does not have
-        for path in folder.glob(f"*.{ending}"):
-            if path.stem not in written:
-                path.unlink()
+    for name in names(folder, folder.parent):  # figures of an earlier report that this one does not have
+        if Path(name).suffix in (".svg", ".png") and Path(name).stem not in written:
+            remove(folder / name, folder.parent)
     return written
 
 
@@ -227,4 +228,4 @@ def _save(fig: Figure, path: Path) -> None:
         metadata: dict[str, Any] = {"Date": None} if ending == "svg" else {"Software": None}
         save: Callable[..., None] = fig.savefig
         save(buffer, format=ending, dpi=130, metadata=metadata)
-    write_bytes(path, buffer.getvalue())
+    write_bytes(path, buffer.getvalue(), path.parents[1])

@@ -18,7 +18,7 @@ from fedalpha.analysis.measures import Measure
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import gather
 from fedalpha.report.tables import markdown_table, results_table
-from fedalpha.study.store import write_text
+from fedalpha.study.store import write_bytes
 
 _START = re.compile(r"^<!--\s*fedalpha\b", re.MULTILINE)
 _TABLE = re.compile(r"^(<!-- fedalpha (\S+): ([^>\n]+?) -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
@@ -31,7 +31,7 @@ def fill_page(page: str | Path) -> int:
         text = page.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"cannot read the page {page}: {error.strerror}") from None
-    write_text(page, filled(text, page.parent))
+    write_bytes(page, filled(text, page.parent).encode())
     return len(_TABLE.findall(text))
 
 

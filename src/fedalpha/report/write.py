@@ -14,7 +14,6 @@ from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
 from fedalpha.report.processors import processor_table
 from fedalpha.report.tables import coincidence_notes, markdown_table, results_table, statistics_csv
-from fedalpha.study.store import write_text
 
 
 def write_report(folder: str | Path) -> Path:
@@ -24,9 +23,9 @@ def write_report(folder: str | Path) -> Path:
     place = Path(folder)
     findings.store.write_rounds(findings.cells)
     figures = write_figures(data, place / "figures")
-    write_text(place / "statistics.csv", statistics_csv(findings))
-    write_text(place / "report.md", markdown(findings, figures))
-    write_text(place / "report.html", html(data))
+    findings.store.write_text(place / "statistics.csv", statistics_csv(findings))
+    findings.store.write_text(place / "report.md", markdown(findings, figures))
+    findings.store.write_text(place / "report.html", html(data))
     return place / "report.html"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from fedalpha.analysis.history import History, Row, read
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.machine import versions
-from fedalpha.store import FolderLock, Generations, write_atomically
-from fedalpha.store.files import sweep
+from fedalpha.store import FolderLock, Generations, LinkError, Most, write_atomically
+from fedalpha.store.files import CONFIG_BYTES, append, own_size, read_bytes, remove, sweep
+from fedalpha.text import shown
 
 if TYPE_CHECKING:  # a Flower server with a plain mean writes the same folder without torch
     from fedalpha.models import Architecture
@@ -61,7 +62,7 @@ class Folder(Callback):
         self._rows: list[Row] = []
         self._state: ServerState | None = None
         self._saved = -1
-        self._lines: TextIO | None = None
+        self._started = False
         self._stack = ExitStack()
         self._broken = False
         self._stale = False
@@ -91,62 +92,59 @@ class Folder(Callback):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._lines is not None:
-                self._lines.close()
-        except OSError as closing:  # if an error was raised before, it is the one to report
-            if error is None:
-                raise self._cannot("write to", closing) from closing
-        finally:
-            self._stack.close()
+        self._stack.close()
 
     def finished(self) -> History | None:
         """The history, if the run in this folder is finished and its model is intact."""
         if self._stale:
             return None
         try:
-            digest = self._finished.read_text().strip()
-            model = (self.path / "model.safetensors").read_bytes()
+            digest = read_bytes(self._finished, self.path, most=2**10).decode().strip()
+            model = read_bytes(self.path / "model.safetensors")
         except (OSError, ValueError):
             return None
-        return read(self.path) if hashlib.sha256(model).hexdigest() == digest else None
+        if hashlib.sha256(model).hexdigest() != digest:
+            return None
+        try:
+            return read(self.path)
+        except ValueError as error:  # the checkpoint has the rows too
+            log.warning("%s", error)
+            return None
 
     def resume(self, start: ServerState) -> tuple[ServerState, list[Row]] | None:
         """The saved state of an interrupted run and its rows; ``start`` is the state before round 0 of the same run."""
-        found = None if self._stale else self.generations.load()
+        if self._stale:
+            return None
+        found = self.generations.load(self._most(start), lambda tree, rows: self._accepted(tree, rows, start))
         if found is None:
             return None
-        saved, rows, problems = found
+        state, rows, problems = found
         for problem in problems:
             log.warning("%s; resuming from round %d", problem, rows[-1]["round"])
-        state = self.restore(saved, start)
         self._rows, self._state, self._saved = list(rows), state, state.round
         return state, rows
 
     def on_start(self, rounds: int) -> None:
         try:
             sweep(self.path)
-            self._finished.unlink(missing_ok=True)
+            remove(self._finished, self.path)
             if self._stale:  # before config.json is written, which must never describe another run's checkpoint
                 self.generations.clear()
             config = self._elsewhere
-            if self._stale or not (self.path / "config.json").exists():
+            if self._stale or own_size(self.path / "config.json") is None:
                 config = {**self._described, "versions": versions()}
             if config is not None:
                 write_atomically(self.path / "config.json", (json.dumps(config, indent=2) + "\n").encode())
-            lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in self._rows)
-            write_atomically(self.path / "history.jsonl", lines.encode())
-            self._lines = (self.path / "history.jsonl").open("a")
+            write_atomically(self.path / "history.jsonl", b"".join(map(_line, self._rows)))
+            self._started = True
         except OSError as error:
             raise self._cannot("write to", error) from error
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
-        assert self._lines is not None
         self._rows.append(row)
         self._state = state
         try:
-            self._lines.write(json.dumps(row, allow_nan=False) + "\n")
-            self._lines.flush()
+            append(self.path / "history.jsonl", _line(row))
             if state.round % self.every == 0:
                 self._save()
         except OSError as error:
@@ -156,7 +154,7 @@ class Folder(Callback):
     def on_end(self, history: History) -> None:
         from fedalpha.analysis.plots import plot_run
 
-        if self._lines is None or self._broken or not history.rows:
+        if not self._started or self._broken or not history.rows:
             return
         try:
             self._save()
@@ -164,7 +162,7 @@ class Folder(Callback):
             write_atomically(self.path / "model.safetensors", model)
             plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
             if not history.interrupted:
-                write_atomically(self._finished, hashlib.sha256(model).hexdigest().encode() + b"\n")
+                write_atomically(self._finished, hashlib.sha256(model).hexdigest().encode() + b"\n", self.path)
         except OSError as error:
             raise self._cannot("write the results to", error) from error
 
@@ -182,23 +180,47 @@ class Folder(Callback):
             "Make the folder writable or free some space, then run the same command again"
         )
 
+    def _accepted(self, tree: Any, rows: list[Row], start: ServerState) -> ServerState:
+        """The state of a checkpoint if it can be one of the run that begins at ``start``; else an error is raised."""
+        state = self.restore(tree, start)
+        rounds = [row["round"] for row in rows]
+        if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
+            raise ValueError("its rows are not those of its rounds")
+        _alike(dataclasses.replace(state, broadcast=None), dataclasses.replace(start, broadcast=None), "state")
+        found, expected = ({k: (v.shape, v.dtype) for k, v in p.items()} for p in _models(state, start))
+        if found != expected:
+            raise ValueError("its model has other parameters than the run's")
+        return state
+
+    def _most(self, start: ServerState) -> Most:
+        """What the checkpoint of this run can need: a client's state may hold models, and a row numbers of clients."""
+        config = json.loads(json.dumps(self._described))
+        described = config.get("federation", config)  # of `fedalpha.run`, or of the command line
+        clients, rounds = int(described.get("clients") or 1), int(config.get("rounds") or 0)
+        model = sum(tensor.nbytes for tensor in start.broadcast.parameters.values())
+        return Most(state=2**27 + 16 * (clients + 1) * model, rows=rounds + 1, row=2**20 + 2**12 * clients)
+
     def _empty(self) -> bool:
         """Whether no round has been played in this folder, by its checkpoint and by its rows."""
         found = self.generations.load()
         rows = self.path / "history.jsonl"
-        lines = rows.read_bytes().split(b"\n")[:-1] if rows.exists() else []  # the last one may be cut off
+        lines = read_bytes(rows).split(b"\n")[:-1] if own_size(rows) is not None else []  # the last one may be cut off
         return (found is None or found[1][-1]["round"] == 0) and all(_of_round_0(line) for line in lines)
 
     def _check_config(self) -> None:
         path = self.path / "config.json"
-        if not path.exists():
+        if not path.is_symlink() and not path.exists():
             if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
                 raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
             return
         try:
-            stored = json.loads(path.read_text())
+            stored = json.loads(read_bytes(path, most=CONFIG_BYTES))
             stored_versions, resumed = stored.pop("versions", {}), stored.pop(RESUMED, [])
-        except (ValueError, AttributeError):
+            if not isinstance(stored_versions, dict) or not all(isinstance(m, dict) for m in resumed):
+                raise ValueError
+        except LinkError:
+            raise
+        except (ValueError, AttributeError, TypeError, RecursionError):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
         ours = json.loads(json.dumps(self._described))
         if "initial_model" in ours and _same(stored.get("initial_model"), ours["initial_model"]):
@@ -221,6 +243,40 @@ class Folder(Callback):
             )
 
 
+def _line(row: Row) -> bytes:
+    return (json.dumps(row, allow_nan=False) + "\n").encode()
+
+
+def _models(state: ServerState, start: ServerState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The parameters of a saved state, and those that they must be like."""
+    sent, begun = state.broadcast, start.broadcast
+    architecture: Any = getattr(sent, "architecture", None)
+    if architecture is getattr(begun, "architecture", None):
+        return sent.parameters, begun.parameters
+    import torch
+
+    with torch.device("meta"):  # without memory: the text of the architecture is part of the checkpoint
+        return sent.parameters, architecture.build().state_dict()
+
+
+def _alike(found: Any, start: Any, where: str) -> None:
+    """Raise an error if a saved value is not of the kind that it has at the start of the run."""
+    if dataclasses.is_dataclass(start) and not isinstance(start, type):
+        found, start = vars(found), vars(start)
+    if isinstance(start, Mapping):
+        for key, value in start.items():
+            if not isinstance(found, Mapping) or key not in found:
+                raise ValueError(f"{where} has no {key!r}")
+            _alike(found[key], value, f"{where}.{key}")
+    elif isinstance(start, list) and start:
+        if not isinstance(found, list) or len(found) != len(start):
+            raise ValueError(f"{where} is not a list of {len(start)}")
+        for i, (one, other) in enumerate(zip(found, start, strict=True)):
+            _alike(one, other, f"{where}[{i}]")
+    elif start is not None and isinstance(found, Mapping | list | str) != isinstance(start, Mapping | list | str):
+        raise ValueError(f"{where} is of another kind")
+
+
 def _of_round_0(line: bytes) -> bool:
     """Whether a line of ``history.jsonl`` is the row of the initial model; one that cannot be read is not."""
     try:
@@ -237,7 +293,7 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
     """
     keys = [*stored, *(k for k in ours if k not in stored)]
     return [
-        f"{key} is {stored.get(key, 'not set')} there and {ours.get(key, 'not set')} here"
+        f"{shown(key)} is {shown(stored.get(key, 'not set'))} there and {shown(ours.get(key, 'not set'))} here"
         for key in keys
         if stored.get(key) != ours.get(key)
     ]

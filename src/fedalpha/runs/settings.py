@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedalpha import trust
 from fedalpha.plugins import load_plugin
+from fedalpha.store.files import CONFIG_BYTES
 from fedalpha.strategies import STRATEGIES
-from fedalpha.text import nearest
+from fedalpha.text import nearest, quoted, shown
+from fedalpha.trust import UntrustedError, reading
 
 if TYPE_CHECKING:
     from fedalpha.analysis.history import History, Row
@@ -40,7 +43,17 @@ def _strategy(text: str) -> str:
 def _engine(text: str) -> str:
     from fedalpha.engine import ENGINES
 
-    return str(ENGINES.parse(text))
+    place = ENGINES.parse(text)
+    _address(getattr(place, "address", None))
+    return str(place)
+
+
+def _address(address: str | None) -> str | None:
+    """Whoever runs a cluster can run code in a process that joins it."""
+    if address is not None:
+        join = f"join the Ray cluster at {shown(address)}, whose owner could then run code here"
+        trust.need("ray", address, join, f"name the cluster yourself: --ray-address {shown(address)}")
+    return address
 
 
 class Settings(BaseModel):
@@ -93,7 +106,7 @@ class Settings(BaseModel):
     engine: Annotated[str, AfterValidator(_engine)] = Field(
         "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
     )
-    ray_address: str | None = Field(
+    ray_address: Annotated[str | None, AfterValidator(_address)] = Field(
         None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
     )
 
@@ -246,32 +259,54 @@ class Settings(BaseModel):
 _LOCAL = ("lr", "batch", "epochs", "steps", "momentum", "weight_decay")
 
 
-def read_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
-    """Settings from a TOML or JSON file (or none), overridden by ``options``."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            text = path.read_text()
-        except OSError as error:
-            raise ValueError(f"cannot read the settings file {path}: {error.strerror}") from None
-        try:
-            values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        except ValueError as error:
-            raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {error}") from None
-        for recorded in ("versions", "resumed_with"):
-            values.pop(recorded, None)
-    return settings({**values, **options})
+def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool = False) -> Settings:
+    """Settings from a TOML or JSON file (or none), overridden by ``options``.
+
+    A plugin or a cluster that the file names needs the user's word: ``trust``, or the same in ``options``.
+    """
+    if path is None:
+        return settings(options)
+    text = read_text(path, "settings file")
+    try:
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it is not a table of settings")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
+    for recorded in ("versions", "resumed_with"):
+        values.pop(recorded, None)
+    for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
+        if name in options:
+            settings({name: options[name]})
+    with reading(path, trust):
+        return settings({**values, **options})
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file that the user named."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_BYTES + 1)
+        if len(content) > CONFIG_BYTES:
+            raise ValueError(f"the {what} {path} has more than {CONFIG_BYTES:,} bytes; give a smaller one")
+        return content.decode()
+    except OSError as error:
+        raise ValueError(f"cannot read the {what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read the {what} {path}: it is not text in UTF-8") from None
 
 
 def settings(values: Mapping[str, Any]) -> Settings:
     """Checked settings; an unknown key or a bad value is named, with the nearest valid ones."""
     for key in values:
         if key not in Settings.model_fields:
-            raise ValueError(f"unknown setting {key!r}; {nearest(str(key), Settings.model_fields)}")
+            raise ValueError(f"unknown setting {quoted(key)}; {nearest(str(key), Settings.model_fields)}")
     try:
         return Settings(**values)
     except ValidationError as error:
         problem = error.errors()[0]
+        if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):
+            raise cause from None
         where = ".".join(str(part) for part in problem["loc"])
         reason = problem["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{where} = {problem['input']!r}: {reason}" if where else reason) from None
+        raise ValueError(f"{where} = {quoted(problem['input'])}: {reason}" if where else reason) from None

@@ -1,5 +1,6 @@
 """The durable store: what a run needs to resume, saved so that no crash can lose it. It needs NumPy and safetensors.
 
+- `inside`: folders that somebody else may have filled, without following links;
 - `files`: atomic writes;
 - `growing`: a file of records that grows at its end;
 - `tree`: a state as JSON and arrays, never pickled;
@@ -10,8 +11,18 @@
 from __future__ import annotations
 
 from fedalpha.store.files import write_atomically
-from fedalpha.store.generations import DamagedError, FormatError, Generations
+from fedalpha.store.generations import DamagedError, FormatError, Generations, Most
 from fedalpha.store.growing import Growing
+from fedalpha.store.inside import LinkError
 from fedalpha.store.lock import FolderLock
 
-__all__ = ["DamagedError", "FolderLock", "FormatError", "Generations", "Growing", "write_atomically"]
+__all__ = [
+    "DamagedError",
+    "FolderLock",
+    "FormatError",
+    "Generations",
+    "Growing",
+    "LinkError",
+    "Most",
+    "write_atomically",
+]

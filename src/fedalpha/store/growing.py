@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedalpha.store.files import write_atomically, write_tail
+from fedalpha.store.files import own_size, write_atomically, write_tail
 
 
 class Growing:
@@ -24,8 +24,8 @@ class Growing:
     (b'one\\ntwo\\nthree\\n', 14)
     """
 
-    def __init__(self, path: Path, encode: Callable[[Any], bytes]) -> None:
-        self.path, self._encode = path, encode
+    def __init__(self, path: Path, encode: Callable[[Any], bytes], root: Path | None = None) -> None:
+        self.path, self._encode, self._root = path, encode, root
         self.forget()
 
     def write(self, records: Sequence[Any]) -> tuple[int, str]:
@@ -38,9 +38,9 @@ class Growing:
         new = [self._encode(record) for record in records[self._count :]]
         settled, last = b"".join(new[:-1]), b"".join(new[-1:])
         if self._size:
-            write_tail(self.path, self._size, settled + last)
+            write_tail(self.path, self._size, settled + last, self._root)
         else:
-            write_atomically(self.path, settled + last)
+            write_atomically(self.path, settled + last, self._root)
         self._settle(settled, len(new[:-1]))
         return self._end(last)
 
@@ -69,7 +69,4 @@ class Growing:
 
     def _is_there(self, records: int) -> bool:
         """Whether the file is as the last write left it, and these are its records and later ones."""
-        try:
-            return self._count < records and self.path.stat().st_size == self._length
-        except FileNotFoundError:
-            return False
+        return self._count < records and own_size(self.path, self._root) == self._length

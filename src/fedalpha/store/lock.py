@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from fedalpha.store.inside import open_regular
+from fedalpha.text import shown
+
 try:
     import fcntl
 except ImportError:  # not a POSIX system: the lock then holds within this process only
@@ -22,8 +25,8 @@ class FolderLock:
     never hold it, even those that outlive their parent for an instant.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "lock"
+    def __init__(self, folder: Path, root: Path | None = None) -> None:
+        self.path, self._root = folder / "lock", root
         self._key = os.path.realpath(self.path)
         self._descriptor: int | None = None
 
@@ -35,19 +38,20 @@ class FolderLock:
     def __enter__(self) -> FolderLock:
         if self._key in _held:
             raise RuntimeError(f"{self.path.parent} is in use by this process; wait for that run or use another folder")
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, self._root, make=True)
         try:
             if fcntl is not None:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.read(descriptor, 32).decode(errors="replace").strip()
+            owner = shown(os.read(descriptor, 32).decode(errors="replace").strip())
             os.close(descriptor)
             raise RuntimeError(
                 f"{self.path.parent} is in use by another process ({owner or 'unknown'}); "
                 "wait until it ends, stop it, or use another folder"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"pid {os.getpid()}\n".encode())
+        if os.fstat(descriptor).st_nlink == 1:  # else another file would be overwritten
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"pid {os.getpid()}\n".encode())
         self._descriptor = descriptor
         _held.add(self._key)
         return self

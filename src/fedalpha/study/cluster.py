@@ -17,7 +17,7 @@ from fedalpha.engine.backends.ray import RETRIES, connect
 from fedalpha.runs.callbacks import StopWhen
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Crew, Watch, measure, note_running, note_time, shares
-from fedalpha.study.store import Store, write_text
+from fedalpha.study.store import Store
 
 
 class RayCrew(Crew):
@@ -44,7 +44,7 @@ class RayCrew(Crew):
         return max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
 
     def launch(self, cell: Cell) -> Any:
-        (self.store.log / f"{cell.key}.error").unlink(missing_ok=True)
+        self.store.drop_log(f"{cell.key}.error")
         note_running(self.store, cell, started=time.time())
         return _cell.remote(cell, self.kept(cell))
 
@@ -60,12 +60,12 @@ class RayCrew(Crew):
         ready, _ = ray.wait(list(self.running.values()), num_returns=len(self.running), timeout=0)
         for key in [key for key, task in self.running.items() if task in ready]:
             cell = self._by_key[key]
-            (self.store.log / f"{key}.running").unlink(missing_ok=True)
+            self.store.drop_log(f"{key}.running")
             try:
                 found, about, seconds = ray.get(self.running.pop(key))
             except ray.exceptions.RayError as error:
                 self.errors[key] = f"{cell.label}\n{error}"
-                write_text(self.store.log / f"{key}.error", self.errors[key])
+                self.store.write_text(self.store.log / f"{key}.error", self.errors[key])
                 continue
             self.store.put(cell, found, about | shares(cell, self.donors.get(key)))
             note_time(self.store, cell, len(found["round"]) - 1, seconds)

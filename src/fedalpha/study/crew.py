@@ -24,7 +24,7 @@ from fedalpha.analysis.columns import PerClient
 from fedalpha.plugins import load_plugin
 from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.halfway import Save, beginning, branch, clear, donors, is_there
-from fedalpha.study.store import Store, write_text
+from fedalpha.study.store import Store
 
 if TYPE_CHECKING:
     from fedalpha.analysis.history import History, Row
@@ -112,7 +112,7 @@ class Crew:
         A cell that failed blocks those that may have its rows, so that it never depends on chance which is computed.
         """
         donor = self.donors.get(cell.key)
-        if donor is not None and is_there(branch(self.store, donor, cell.shared(donor))):
+        if donor is not None and is_there(branch(self.store, donor, cell.shared(donor)), self.store.folder):
             return False  # its donor played beyond the shared rounds, so no cell has the same rows
         for other in self.groups[cell.group]:
             if other.key == cell.key:
@@ -157,10 +157,10 @@ class Crew:
             if self.store.finished(key):
                 self.done.add(key)
                 continue
-            error = self.store.log / f"{key}.error"
+            error = self.store.read_log(f"{key}.error")
             killed = f"the process ended with code {process.exitcode} (killed? out of memory?); run the study again"
             label = next(cell.label for cell in self.cells if cell.key == key)
-            self.errors[key] = error.read_text() if error.exists() else f"{label}\n{killed}"
+            self.errors[key] = f"{label}\n{killed}" if error is None else error
 
 
 def _may_coincide(cell: Cell, other: Cell) -> bool:
@@ -189,9 +189,9 @@ def _work(job: _Job, parent: int) -> None:
     keep_freed_memory()
     cell = job.cell
     store = Store(job.folder)
-    error = store.log / f"{cell.key}.error"
+    error = f"{cell.key}.error"
     try:
-        error.unlink(missing_ok=True)
+        store.drop_log(error)
         begin = beginning(store, cell, job.donor)
         save = Save(store, cell, job.marks, begin.machines if begin else [])
         watchers = [save, _progress(store, cell, parent)]
@@ -204,10 +204,10 @@ def _work(job: _Job, parent: int) -> None:
         note_time(store, cell, played, time.time() - started)
         clear(store, cell)
     except Exception:
-        write_text(error, f"{cell.label}\n{traceback.format_exc()}")
+        store.write_text(store.log / error, f"{cell.label}\n{traceback.format_exc()}")
         sys.exit(1)
     finally:
-        (store.log / f"{cell.key}.running").unlink(missing_ok=True)
+        store.drop_log(f"{cell.key}.running")
 
 
 def shares(cell: Cell, donor: Cell | None) -> dict[str, Any]:
@@ -269,14 +269,12 @@ def note_running(
     """Record the progress of a cell: it began at round ``begun`` and is now after round ``round``."""
     record = {"pid": os.getpid(), "label": cell.label, "started": started, "time": time.time()}
     record |= {"begun": begun, "round": round, "rounds": cell.settings.rounds, "accuracy": accuracy}
-    write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
+    store.write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
 
 
 def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
-    store.log.mkdir(parents=True, exist_ok=True)
     record = {"cell": cell.key, "label": cell.label, "rounds": rounds, "seconds": round(seconds, 3)}
-    with (store.log / "times.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    store.add_to_log("times.jsonl", json.dumps(record) + "\n")
 
 
 def _die_with_parent() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.folder import restored, state_tree
 from fedalpha.runs.machine import versions
 from fedalpha.store import DamagedError, FormatError, Generations
+from fedalpha.store.inside import remove_tree
 from fedalpha.strategies import STRATEGIES, State, Strategy
 from fedalpha.strategies.switch import Switch
 from fedalpha.study.cells import Cell
@@ -41,9 +41,9 @@ def branch(store: Store, cell: Cell, round: int) -> Path:
     return store.log / "branches" / f"{cell.key}-{round}"
 
 
-def is_there(folder: Path) -> bool:
+def is_there(folder: Path, root: Path) -> bool:
     """Whether a state was saved completely: its manifest is written last."""
-    return any(folder.glob("*.json"))
+    return not Generations(folder, root).empty
 
 
 class Save(Callback):
@@ -71,10 +71,10 @@ class Save(Callback):
         return None
 
     def _save(self, folder: Path, state: ServerState) -> None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         # The object is kept between saves, because it knows which rows are on disk.
         tree = {"state": state_tree(state), "machines": self.machines}
-        self.folders.setdefault(folder, Generations(folder)).save(state.round, tree, self.rows)
+        generations = self.folders.setdefault(folder, Generations(folder, self.store.folder))
+        generations.save(state.round, tree, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,12 @@ class Begin:
 
 def beginning(store: Store, cell: Cell, donor: Cell | None) -> Begin | None:
     """The state from which a cell starts: its own, or that of a cell with the same first rounds; None for round 0."""
-    own = _load(half(store, cell))
+    own = _load(store, half(store, cell))
     if own is not None:
         return own
     if donor is None:
         return None
-    found = _load(branch(store, donor, cell.shared(donor)))
+    found = _load(store, branch(store, donor, cell.shared(donor)))
     if found is None:
         return None
     state = found.state
@@ -123,13 +123,13 @@ def adopted(first: Strategy, state: State, second: Strategy, round: int, clients
 
 def clear(store: Store, cell: Cell) -> None:
     """Delete a finished cell's own state."""
-    shutil.rmtree(half(store, cell), ignore_errors=True)
+    remove_tree(half(store, cell), store.folder)
 
 
 def clear_all(store: Store) -> None:
     """Delete all states when the study is done."""
     for name in ("half", "branches"):
-        shutil.rmtree(store.log / name, ignore_errors=True)
+        remove_tree(store.log / name, store.folder)
 
 
 def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
@@ -142,16 +142,18 @@ def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
     return found
 
 
-def _load(folder: Path) -> Begin | None:
-    if not folder.exists():
-        return None
+def _load(store: Store, folder: Path) -> Begin | None:
     try:
-        found = Generations(folder).load()
+        found = Generations(folder, store.folder).load(accept=_begin)
     except (DamagedError, FormatError):
         return None  # a state only saves time
-    if found is None or found[0].keys() != {"state", "machines"}:
-        return None
-    return Begin(restored(found[0]["state"]), list(found[1]), found[0]["machines"])
+    return None if found is None else found[0]
+
+
+def _begin(tree: Any, rows: list[Row]) -> Begin:
+    if tree.keys() != {"state", "machines"}:
+        raise ValueError("it is of another version")
+    return Begin(restored(tree["state"]), list(rows), tree["machines"])
 
 
 def _switches(strategy: Strategy) -> bool:

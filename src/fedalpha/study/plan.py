@@ -27,9 +27,11 @@ A file in full::
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +40,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from fedalpha.analysis.columns import PerClient
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.runs.settings import Settings, settings
+from fedalpha.runs.settings import Settings, read_text, settings
+from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
 from fedalpha.study.conditions import StopAt
 from fedalpha.study.protocols import protocol, restyled
-from fedalpha.text import nearest
+from fedalpha.text import nearest, quoted, shown
+from fedalpha.trust import UntrustedError, reading
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
 """Settings of a run that a study has keys of its own for, and these keys."""
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
+MOST_CELLS = 100_000
+"""A study has no more cells, and no more seeds: they would take all memory before the first one is run."""
 STORED = {"stored": True}
 """Context of a stored study: its strategies need not be registered, since their plugin may be missing."""
 
@@ -152,7 +158,9 @@ class Study(BaseModel):
     @classmethod
     def _name(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-            raise ValueError(f"{value!r} cannot name a folder; take letters, digits, '.', '_' and '-', a letter first")
+            raise ValueError(
+                f"{quoted(value)} cannot name a folder; take letters, digits, '.', '_' and '-', a letter first"
+            )
         return value
 
     @field_validator("seeds", mode="before")
@@ -201,7 +209,7 @@ class Study(BaseModel):
                 known = {*Settings.model_fields, *_BESIDES} - set(_OWN) | ({"name"} if where == "cases" else set())
                 if key not in known:
                     hint = f"list {_OWN[key]} at the top of the file" if key in _OWN else nearest(key, sorted(known))
-                    raise ValueError(f"{where}: unknown setting {key!r}; {hint}")
+                    raise ValueError(f"{where}: unknown setting {quoted(key)}; {hint}")
         for key, values in self.grid.items():
             if not values:
                 raise ValueError(f"grid: {key} has no values; give at least one")
@@ -227,18 +235,23 @@ class Study(BaseModel):
             point = dict(zip(self.grid, values, strict=True))
             label = ", ".join([name or _label(given)] * bool(name or given) + [_label(point)] * bool(point))
             if label in found:
-                raise ValueError(f"cases: two of them are called {label!r}; give each a name of its own")
+                raise ValueError(f"cases: two of them are called {quoted(label)}; give each a name of its own")
             found[label] = {**given, **point}
         return found
 
     def cells(self) -> list[Cell]:
         """Every cell, in order: case, seed, strategy."""
+        cases = math.prod([len(values) for values in self.grid.values()]) * max(1, len(self.cases))
+        if (count := cases * len(self.seeds) * len(self.strategies)) > MOST_CELLS:
+            raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
         found = []
         for case, variation in self.variations().items():
             try:
                 found += self._cells(case, variation)
+            except UntrustedError:
+                raise
             except ValueError as error:
-                raise ValueError(f"case {case!r}: {error}" if case else str(error)) from None
+                raise ValueError(f"case {quoted(case)}: {error}" if case else str(error)) from None
         return found
 
     def _cells(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
@@ -286,10 +299,13 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
         if key not in Study.model_fields:
             other = key in Settings.model_fields and key not in _OWN
             hint = "put it under [settings]" if other else nearest(str(key), Study.model_fields)
-            raise ValueError(f"unknown key {key!r} in a study; {hint}")
+            raise ValueError(f"unknown key {quoted(key)} in a study; {hint}")
     try:
         return Study.model_validate(dict(values), context=context)
     except ValidationError as error:
+        for problem in error.errors():
+            if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):
+                raise cause from None
         raise ValueError(_explained(error)) from None
 
 
@@ -300,39 +316,58 @@ def _explained(error: ValidationError) -> str:
     where = ".".join(str(part) for part in problem["loc"])
     match problem["type"]:
         case "extra_forbidden":
-            return f"{inside[0]}: unknown key {last!r}; {nearest(str(last), _TABLES[str(inside[0])].model_fields)}"
+            return (
+                f"{inside[0]}: unknown key {quoted(last)}; {nearest(str(last), _TABLES[str(inside[0])].model_fields)}"
+            )
         case "missing" if isinstance(last, int):
-            return f"{'.'.join(map(str, inside))}: {problem['input']!r} is too short; give {last + 1} values"
+            return f"{'.'.join(map(str, inside))}: {quoted(problem['input'])} is too short; give {last + 1} values"
         case "missing":
             return f"{where} is missing; give it"
         case "tuple_type" | "list_type":
-            return f"{where}: {problem['input']!r} is not a list; put it in [ ]"
+            return f"{where}: {quoted(problem['input'])} is not a list; put it in [ ]"
         case "too_short":
             return f"{where} is empty; give at least one"
         case "too_long":
-            return f"{where}: {problem['input']!r} is too long; give {problem['ctx']['max_length']} values"
+            return f"{where}: {quoted(problem['input'])} is too long; give {problem['ctx']['max_length']} values"
         case "dict_type" | "model_type":
-            return f"{where}: {problem['input']!r} is not a table; write {{ key = value }}"
+            return f"{where}: {quoted(problem['input'])} is not a table; write {{ key = value }}"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {reason}" if where else reason
 
 
-def read_study(path: str | Path) -> Study:
-    """The study in a TOML file, or in the ``study.toml`` of a study's folder."""
-    path = Path(path)
-    file = path / "study.toml" if path.is_dir() else path
+def read_study(path: str | Path, *, trust: bool = False) -> Study:
+    """The study in a TOML file, or in the ``study.toml`` of a study's folder.
+
+    A plugin or a cluster that the file names needs the user's word: ``trust``, unless it was given before.
+    """
+    file, text = study_text(path)
     try:
-        values = tomllib.loads(file.read_text())
-    except OSError as error:
-        raise ValueError(f"cannot read the study {file}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file} is not valid TOML: {error}") from None
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(f"{file} is not valid TOML: {shown(error)}") from None
     try:
-        found = study(values)
-        found.cells()
-    except ValueError as error:
+        with reading(file, trust):
+            found = study(values)
+            found.cells()
+    except UntrustedError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: {error}") from None
     return found
+
+
+def study_text(path: str | Path) -> tuple[Path, str]:
+    """A study's TOML file and its text; for a folder, those of its ``study.toml``."""
+    path = Path(path)
+    if not path.is_dir():
+        return path, read_text(path, "study")
+    file = path / "study.toml"
+    try:
+        return file, read_bytes(file, most=CONFIG_BYTES).decode()
+    except OSError as error:
+        raise ValueError(f"cannot read the study {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read the study {file}: it is not text in UTF-8") from None
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -342,18 +377,25 @@ def parse_seeds(text: str) -> list[int]:
     ([0, 1, 2], [4, 7], [10, 11, 12])
     """
     try:
+        found: Sequence[int] = []
         if "," in text:
             found = [int(part) for part in text.split(",") if part.strip()]
         elif "-" in text.strip("-"):
             first, last = (int(part) for part in text.split("-"))
-            found = list(range(first, last + 1))
+            found = range(first, last + 1)
         else:
-            found = list(range(int(text)))
+            found = range(int(text))
+        if found and (found[-1] - found[0] if isinstance(found, range) else len(found)) >= MOST_CELLS:
+            raise OverflowError
+        if not found or min(found) < 0 or len(set(found)) != len(found):
+            raise ValueError
     except ValueError:
-        found = []
-    if not found or min(found) < 0 or len(set(found)) != len(found):
-        raise ValueError(f"seeds = {text!r}; give a count from 1 on (5), a list (3,4,5) or a rising range (10-19)")
-    return found
+        raise ValueError(
+            f"seeds = {quoted(text)}; give a count from 1 on (5), a list (3,4,5) or a rising range (10-19)"
+        ) from None
+    except OverflowError:
+        raise ValueError(f"seeds = {quoted(text)}; give at most {MOST_CELLS:,} seeds") from None
+    return list(found)
 
 
 def _why_not(measure: Measure, cell: Cell) -> str:
@@ -377,6 +419,6 @@ def _label(values: Mapping[str, Any]) -> str:
 
 
 def _once(values: tuple[Any, ...], what: str = "") -> None:
-    again = sorted({str(v) for v in values if values.count(v) > 1})
+    again = sorted(str(value) for value, count in Counter(values).items() if count > 1)
     if again:
-        raise ValueError(f"{what}{', '.join(again)} is given twice; keep one of them")
+        raise ValueError(f"{what}{shown(', '.join(again))} is given twice; keep one of them")

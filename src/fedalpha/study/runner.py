@@ -76,8 +76,8 @@ def _alone(store: Store) -> Iterator[None]:
     """One runner per folder. The lock is released when the process ends, however it ends."""
     with ExitStack() as stack:
         try:
-            store.log.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(FolderLock(store.log))
+            store.folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FolderLock(store.log, store.folder))
         except OSError as error:
             raise RuntimeError(f"cannot write to {store.folder}: {error.strerror}; choose another folder") from None
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -50,10 +51,10 @@ def status(folder: str | Path) -> Status:
     done = {key: store.get(key) for key, cell in unique.items() if store.has(cell)}
     running = []
     for key in unique.keys() - done.keys():
-        record = _record(store.log / f"{key}.running")
+        record = _record(store.read_log(f"{key}.running"))
         if record is not None and _alive(record["pid"]):
             running.append({**record, "cell": key})
-    failed = [unique[key].label for key in unique if key not in done and (store.log / f"{key}.error").exists()]
+    failed = [unique[key].label for key in unique if key not in done and store.read_log(f"{key}.error")]
     left, not_begun = _left(store, unique, done, running)
     return Status(
         total=len(unique),
@@ -75,8 +76,7 @@ def _left(
     Also returns the number of remaining cases of which no cell was timed.
     """
     missing = [cell for key, cell in cells.items() if key not in done]
-    file = store.log / "times.jsonl"
-    played = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    played = _times(store.read_log("times.jsonl"))
     played += [{**r, "rounds": r["round"] - r["begun"], "seconds": r["time"] - r["started"]} for r in running]
     pace, length = _Means(), _Means()
     for record in played:
@@ -127,18 +127,31 @@ class _Means:
         return None if found is None else mean(found)
 
 
-def _record(path: Path) -> dict[str, Any] | None:
+_NUMBER = (int, float)
+_RUNNING = {"pid": int, "label": str, "started": _NUMBER, "time": _NUMBER, "begun": int, "round": int, "rounds": int}
+_TIME = {"cell": str, "rounds": int, "seconds": _NUMBER}
+
+
+def _record(text: str | None, form: Mapping[str, Any] = _RUNNING) -> dict[str, Any] | None:
+    """A record of the log; None if it is not there or not of this form."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
+        found: Any = json.loads(text or "")
+    except (ValueError, RecursionError):
         return None
-    return found
+    whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in form.items())
+    accuracy = found.get("accuracy") if whole else None
+    return found if whole and (accuracy is None or isinstance(accuracy, _NUMBER)) else None
+
+
+def _times(text: str | None) -> list[dict[str, Any]]:
+    found = (_record(line, _TIME) for line in (text or "").splitlines())
+    return [record for record in found if record is not None]
 
 
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

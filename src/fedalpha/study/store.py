@@ -17,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from fedalpha.analysis.columns import numbers
-from fedalpha.store import FormatError
-from fedalpha.store.files import sweep, write_atomically
+from fedalpha.store import FormatError, LinkError
+from fedalpha.store.exports import csv_text
+from fedalpha.store.files import append, own_size, read_bytes, remove, sweep, write_atomically
+from fedalpha.store.inside import names
 from fedalpha.study import tables
 from fedalpha.study.cells import Cell
 from fedalpha.study.tables import FORMAT, Result, check_format
+from fedalpha.text import shown
+
+PLAN_BYTES, LOG_BYTES = 2**28, 2**26
+"""The most that ``study.json``, and a file of ``log/``, can need."""
 
 
 class Store:
@@ -43,17 +49,16 @@ class Store:
 
     def finished(self, key: str) -> bool:
         """Whether a cell is stored."""
-        return self.path(key).exists() or key in self._tables()
+        return own_size(self.path(key), self.folder) is not None or key in self._tables()
 
     def put(self, cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -> None:
         """Store a finished cell."""
-        self.cells.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path(cell.key), tables.content(tables.table_of(cell, columns, about)))
+        self.write(self.path(cell.key), tables.content(tables.table_of(cell, columns, about)))
 
     def get(self, key: str) -> Result:
         """A finished cell."""
-        path = self.path(key)
-        table = _single(path) if path.exists() else self._tables().get(key)  # it may have been packed a moment ago
+        # It may have been packed a moment ago.
+        table = self._single(self.path(key)) or self._tables().get(key)
         if table is None:
             raise ValueError(f"{self.folder} does not have the cell {key}; run the study")
         return tables.result_of(key, table)
@@ -63,39 +68,94 @@ class Store:
 
         A crash leaves the cells in both places, or in the single files alone; the next call repairs that.
         """
-        single = sorted(self.cells.glob("*.parquet"))
+        single = self._singles()
         if not single:
             return
         found = dict(self._tables())
         for path in single:
-            found[path.stem] = _single(path)
+            found[path.stem] = self._single(path)
         planned = [cell.key for cell in cells if cell.key in found]
         keys = dict.fromkeys([*planned, *sorted(found)])
         write_atomically(self.packed, tables.content(tables.joined(found[key] for key in keys)))
         for path in single:
-            path.unlink()
-        if not any(self.cells.iterdir()):
+            remove(path, self.folder)
+        if not names(self.cells, self.folder):
             self.cells.rmdir()
 
     def _tables(self) -> dict[str, Any]:
         """The cells of ``cells.parquet`` by key, read again when the file has changed."""
         try:
-            now = self.packed.stat()
+            now = self.packed.lstat()
         except FileNotFoundError:
             return {}
         mark = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._pack[0] != mark:
-            self._pack = (mark, _read(self.packed))
+            self._pack = (mark, self._read(self.packed))
         return self._pack[1]
+
+    def _singles(self) -> list[Path]:
+        """The files of cells that are not packed yet."""
+        found = (self.cells / name for name in names(self.cells, self.folder))
+        return [path for path in found if path.suffix == ".parquet"]
+
+    def _single(self, path: Path) -> Any:
+        """The table in a file of one cell, which is named after its key; None if there is no such file."""
+        try:
+            found = self._read(path)
+        except FileNotFoundError:
+            return None
+        if list(found) != [path.stem]:
+            raise ValueError(
+                f"{path} holds another cell ({shown(', '.join(found))}); delete it to run the right cell again"
+            )
+        return found[path.stem]
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """The table of each cell of a file, by key."""
+        pyarrow, _ = tables.arrow()
+        try:
+            return tables.split(tables.read(path, self.folder))
+        except (FormatError, LinkError, FileNotFoundError):
+            raise
+        except (OSError, KeyError, TypeError, ValueError, RecursionError, pyarrow.ArrowException) as error:
+            raise ValueError(f"cannot read the cells in {path}: {shown(error)}; delete it to run them again") from None
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file of the folder atomically; an unchanged file is not written."""
+        write_bytes(path, content, self.folder)
+
+    def write_text(self, path: Path, text: str) -> None:
+        """The same for a text."""
+        self.write(path, text.encode())
+
+    def read_log(self, name: str) -> str | None:
+        """A file of ``log/``; None if it is not there or cannot be read."""
+        try:
+            return read_bytes(self.log / name, self.folder, most=LOG_BYTES).decode()
+        except (OSError, ValueError):
+            return None
+
+    def drop_log(self, name: str) -> None:
+        """Remove a file of ``log/``."""
+        remove(self.log / name, self.folder)
+
+    def add_to_log(self, name: str, text: str) -> None:
+        """Add a text to the end of a file of ``log/``."""
+        append(self.log / name, text.encode(), self.folder)
 
     def plan(self) -> dict[str, Any]:
         """What ``study.json`` holds."""
         file = self.folder / "study.json"
         try:
-            found: dict[str, Any] = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
+            found: dict[str, Any] = json.loads(read_bytes(file, most=PLAN_BYTES))
+            if type(found) is not dict:
+                raise ValueError("it is not a table")
+        except LinkError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"cannot read {file}: {error}; delete it and run `fedalpha study {self.folder}`, which writes it again"
+                f"cannot read {file}: {shown(error)}; delete it and run `fedalpha study {self.folder}`, which writes "
+                "it again"
             ) from None
         check_format(found.get("format", 1), self.folder)
         return found
@@ -107,70 +167,40 @@ class Store:
             raise ValueError(
                 f"{self.folder} holds the study {name!r}; choose another folder for {plan['study']['name']!r}"
             )
-        write_text(self.folder / "study.toml", text)
-        write_text(
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.write_text(self.folder / "study.toml", text)
+        self.write_text(
             self.folder / "study.json", json.dumps({"format": FORMAT, **plan}, indent=1, ensure_ascii=False) + "\n"
         )
 
     def write_rounds(self, cells: Sequence[Cell]) -> None:
         """``rounds.csv``: the numbers of every finished cell, in the order of the plan."""
-        import csv
-        import io
-
-        names = [found.name for found in numbers()]
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["case", "strategy", "seed", "round", *names, "cell", "coincides_with"])
+        columns = [found.name for found in numbers()]
+        rows: list[list[Any]] = [["case", "strategy", "seed", "round", *columns, "cell", "coincides_with"]]
         for cell in cells:
             if not self.has(cell):
                 continue
             result = self.get(cell.key)
             for i, number in enumerate(result.columns["round"]):
-                values = [result.columns[name][i] if name in result.columns else None for name in names]
-                shown = ["" if v is None else v for v in values]
+                values = [result.columns[name][i] if name in result.columns else None for name in columns]
+                given = ["" if v is None else v for v in values]
                 twin = result.about.get("coincides_with", "")
-                writer.writerow([cell.case, cell.strategy, cell.seed, number, *shown, cell.key, twin])
-        write_text(self.folder / "rounds.csv", out.getvalue())
+                rows.append([cell.case, cell.strategy, cell.seed, number, *given, cell.key, twin])
+        self.write_text(self.folder / "rounds.csv", csv_text(rows))
 
     def sweep(self) -> None:
         """Remove the temporary files that a killed process left."""
         for folder in (self.folder, self.cells, self.log):
-            sweep(folder)
+            sweep(folder, self.folder)
 
     def strangers(self, cells: Sequence[Cell]) -> int:
         """How many stored cells are not among these. They are kept, but no table shows them."""
         planned = {cell.key for cell in cells}
-        there = {path.stem for path in self.cells.glob("*.parquet")} | self._tables().keys()
+        there = {path.stem for path in self._singles()} | self._tables().keys()
         return len(there - planned)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_bytes(path: Path, content: bytes, root: Path | None = None) -> None:
     """Write a file atomically; an unchanged file is not written."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """The same for bytes."""
-    if path.exists() and path.read_bytes() == content:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
-
-
-def _single(path: Path) -> Any:
-    """The table in a file of one cell, which is named after its key."""
-    found = _read(path)
-    if list(found) != [path.stem]:
-        raise ValueError(f"{path} holds another cell ({', '.join(found)}); delete it to run the right cell again")
-    return found[path.stem]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The table of each cell of a file, by key."""
-    pyarrow, _ = tables.arrow()
-    try:
-        return tables.split(tables.read(path))
-    except FormatError:
-        raise
-    except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
-        raise ValueError(f"cannot read the cells in {path}: {error}; delete it to run them again") from None
+    if own_size(path, root) != len(content) or read_bytes(path, root) != content:
+        write_atomically(path, content, root)

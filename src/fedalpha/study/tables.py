@@ -15,11 +15,18 @@ from typing import Any
 
 from fedalpha.analysis.columns import stored
 from fedalpha.store import FormatError
+from fedalpha.store.files import read_bytes
 from fedalpha.study.cells import Cell
+from fedalpha.text import shown
 
 FORMAT = 2
 """The version of the format of a study's folder and of its Parquet files."""
 _FIRST = ("cell", "strategy", "seed")
+LARGEST = 2**32
+"""No file of cells has more bytes."""
+_FREE, _RATIO = 2**26, 100
+"""Cells may take 64 MB of memory, or 100 times the bytes of their file."""
+_ROWS_AT_ONCE = 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,12 +112,41 @@ def content(table: Any) -> bytes:
     return file.getvalue()
 
 
-def read(path: Path) -> Any:
-    """The table of a Parquet file; ValueError for one of another format."""
-    _, parquet = arrow()
-    table = parquet.read_table(path, partitioning=None)
-    metadata = (table.schema.metadata or {}).get(b"fedalpha", b"{}")
+def read(path: Path, root: Path | None = None) -> Any:
+    """The table of a Parquet file; ValueError for one of another format, or of a size that cells cannot have.
+
+    A few bytes can announce any number of equal values. So texts are read as numbers of a dictionary, and the table
+    is read batch by batch while it stays in proportion to its file.
+    """
+    pyarrow, parquet = arrow()
+    content = read_bytes(path, root, most=LARGEST)
+    most = max(_FREE, _RATIO * len(content))
+    texts = [name for name in (*_FIRST, "about") if name != "seed"]
+    file = parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
+    metadata = (file.schema_arrow.metadata or {}).get(b"fedalpha", b"{}")
     check_format(json.loads(metadata).get("format", 1), path)
+    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    if sum(max(0, group.total_byte_size) for group in groups) > most:
+        raise ValueError(f"it would take more than {most:,} bytes of memory")
+    batches, taken = [], 0
+    for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+        taken += batch.nbytes
+        if taken > most:
+            raise ValueError(f"it takes more than {most:,} bytes of memory")
+        batches.append(batch)
+    return _without_dictionaries(pyarrow.Table.from_batches(batches, file.schema_arrow), most)
+
+
+def _without_dictionaries(table: Any, most: int) -> Any:
+    """The table with plain texts, unless they would take too much memory."""
+    pyarrow, _ = arrow()
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_dictionary(field.type):
+            column = table[field.name]
+            longest = max((len(text) for chunk in column.chunks for text in chunk.dictionary.to_pylist()), default=0)
+            if 4 * longest * len(column) > most:
+                raise ValueError(f"its texts would take more than {most:,} bytes of memory")
+            table = table.set_column(place, field.name, column.cast(field.type.value_type))
     return table.replace_schema_metadata(None)
 
 
@@ -118,7 +154,7 @@ def check_format(found: Any, path: Path) -> None:
     """Raise an error for another format, written by another version of fedalpha."""
     if found != FORMAT:
         raise FormatError(
-            f"{path} has format {found}, and this version of fedalpha reads and writes format {FORMAT}; use the "
+            f"{path} has format {shown(found)}, and this version of fedalpha reads and writes format {FORMAT}; use the "
             "version that wrote it, or run the study in another folder"
         )
 

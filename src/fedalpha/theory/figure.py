@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedalpha.store.exports import write_figure
 from fedalpha.strategies import Array
 from fedalpha.theory.constants import InverseStep
 from fedalpha.theory.corollary import V_E
@@ -88,7 +89,7 @@ def plot_study(runs: Sequence[Run], ends: Sequence[FixedPoint | None], path: str
     )
     if title:
         fig.suptitle(title, fontsize=12, x=0.01, ha="left")
-    fig.savefig(path, dpi=150)
+    write_figure(fig, path, dpi=150)
 
 
 def _distance(ax: Axes, run: Run, end: FixedPoint | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedalpha.rng import generator
+from fedalpha.store import write_atomically
+from fedalpha.store.exports import csv_text
 from fedalpha.strategies import STRATEGIES, Strategy, strategy
 from fedalpha.theory.checks import MOST_STATEMENTS, Check, checks, compare, work_statement
 from fedalpha.theory.constants import InverseStep
@@ -120,12 +121,10 @@ class Verification:
         folder.mkdir(parents=True, exist_ok=True)
         summary = {**about, "problems": self.problems, "runs": self.runs, "violations": self.violations}
         text = json.dumps({**summary, "statements": self.rows(by_strategy=False)}, indent=1, ensure_ascii=False)
-        (folder / "verification.json").write_text(text + "\n", encoding="utf-8")
+        write_atomically(folder / "verification.json", (text + "\n").encode())
         rows = self.rows()
-        with open(folder / "verification.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        table = csv_text([list(rows[0]), *(row.values() for row in rows)])
+        write_atomically(folder / "verification.csv", table.encode())
 
 
 def verify(

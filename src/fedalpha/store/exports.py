@@ -1,0 +1,46 @@
+"""Tables and figures for other programs: spreadsheets must not run what a table holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedalpha.store.files import write_atomically
+from fedalpha.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV. A text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    >>> csv_text([["case", "mean"], ["=HYPERLINK(1)", -0.5], ["lr=0.1", "-0.5"]]).splitlines()
+    ['case,mean', "'=HYPERLINK(1),-0.5", 'lr=0.1,-0.5']
+    """
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([_harmless(cell) for cell in row] for row in rows)
+    return out.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    if cell.lstrip().startswith(_FORMULA) or cell.startswith(_FORMULA):
+        try:
+            float(cell)
+        except ValueError:
+            cell = f"'{cell}"
+    return plain(cell, lines=True)
+
+
+def write_figure(fig: Figure, path: str | Path, root: Path | None = None, **options: Any) -> None:
+    """Write a figure in the format that its name ends in (png without an ending), atomically."""
+    path, drawn = Path(path), io.BytesIO()
+    fig.savefig(drawn, format=path.suffix[1:] or "png", **options)
+    write_atomically(path, drawn.getvalue(), root)
