@@ -37,7 +37,7 @@ class Difference(Interval):
 
     @property
     def mark(self) -> str:
-        """``bound`` alone: nothing, ≥, ≤ or where it was cut."""
+        """``bound`` without punctuation: empty, ≥, ≤ or the time at which all were cut."""
         return self.bound.rstrip(" :")
 
     def text(self, digits: int = 2, scale: float = 1.0) -> str:
@@ -115,7 +115,7 @@ def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None 
     if horizon is not None:
         if horizon > limit:
             raise ValueError(
-                f"horizon = {horizon:g}, but a time is known only to be above {limit:g}; take at most that"
+                f"horizon = {horizon:g}, but one time is only known to exceed {limit:g}; give a horizon of at most {limit:g}"
             )
         limit = horizon
     return interval(np.minimum(t, limit))

@@ -17,7 +17,10 @@ def resume(
     log: Log = None,
     trust: Trust = False,
 ) -> None:
-    """Resume an interrupted run. The result has the same bytes as that of an undisturbed run."""
+    """Resume an interrupted run.
+
+    On the same kind of machine the result has the same bytes as that of an undisturbed run.
+    """
     from fedalpha.cli.run import execute
     from fedalpha.runs.settings import read_settings
     from fedalpha.store.files import CONFIG_BYTES, read_bytes

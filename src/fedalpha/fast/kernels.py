@@ -119,7 +119,7 @@ def pool(x: NDArray[np.float32], out: NDArray[np.float32], place: NDArray[np.uin
 
 @njit(nogil=True, cache=True)
 def four(row: NDArray[np.float32], start: int) -> tuple[np.float32, np.float32, np.float32, np.float32]:
-    """Four neighbours: a 2×2 window of a 3×3 convolution sees four of each of four rows."""
+    """Four neighbouring values. A 2×2 pool over a 3×3 convolution reads four values from each of four rows."""
     return row[start], row[start + 1], row[start + 2], row[start + 3]
 
 

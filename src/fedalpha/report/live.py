@@ -54,7 +54,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Quiet."""
+            """Write nothing: the terminal belongs to the study."""
 
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), Handler)

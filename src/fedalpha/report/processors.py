@@ -44,7 +44,7 @@ def mixed_pairs(findings: Findings, case: str) -> dict[str, list[int]]:
 
 
 def processor_note(findings: Findings, case: str, strategy: str) -> str:
-    """What a table says of a strategy whose paired differences mix processors; empty if they do not."""
+    """The note in a table for a strategy whose paired differences mix processors; empty if they do not."""
     seeds = mixed_pairs(findings, case).get(strategy)
     return f"another processor than {findings.study.against} on seeds {seeds_text(seeds)}" if seeds else ""
 

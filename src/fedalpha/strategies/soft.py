@@ -35,7 +35,7 @@ class Soft(LossAware):
         if isinstance(self.T, bool) or not isinstance(self.T, int | float) or not self.T >= 0:
             raise ValueError(f"{self.text_name}: T = {self.T!r}; the temperature is a number ≥ 0 (inf allowed)")
         if sys.float_info.max < self.T < math.inf:
-            raise ValueError(f"{self.text_name}: T is beyond float64; write T=inf")
+            raise ValueError(f"{self.text_name}: T is too large for float64; write T=inf")
         object.__setattr__(self, "T", float(self.T))
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:

@@ -233,7 +233,7 @@ class Study(BaseModel):
         found: dict[str, dict[str, Any]] = {}
         for (name, given), values in itertools.product(named, itertools.product(*self.grid.values())):
             point = dict(zip(self.grid, values, strict=True))
-            label = ", ".join([name or _label(given)] * bool(name or given) + [_label(point)] * bool(point))
+            label = ", ".join(filter(None, (name or _label(given), _label(point))))
             if label in found:
                 raise ValueError(f"cases: two of them are called {quoted(label)}; give each a name of its own")
             found[label] = {**given, **point}
@@ -310,7 +310,10 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
 
 
 def _explained(error: ValidationError) -> str:
-    """The first mistake in the words of TOML; a misspelt key comes before the one that it leaves missing."""
+    """The first error, with the names that the TOML file uses.
+
+    An unknown key comes before a missing one, since it is mostly that key, misspelt.
+    """
     problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     *inside, last = problem["loc"] or ("",)
     where = ".".join(str(part) for part in problem["loc"])

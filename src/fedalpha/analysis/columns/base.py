@@ -121,5 +121,5 @@ def row(context: Context) -> dict[str, Any]:
 
 
 def finite(value: float | None) -> float | None:
-    """None for what JSON cannot hold."""
+    """The value, or None if JSON cannot represent it (NaN, infinity)."""
     return value if value is not None and math.isfinite(value) else None

@@ -30,6 +30,8 @@ class _Diagnostic(Column):
 
 @COLUMNS.register
 class Rho(_Diagnostic):
+    """Σ α_i F_i / Σ p_i F_i: above 1 the strategy favours clients with large losses."""
+
     name = "rho"
     order = 170
     heading = "ρ, the weighting skew"
@@ -37,6 +39,8 @@ class Rho(_Diagnostic):
 
 @COLUMNS.register
 class SmallestRatio(_Diagnostic):
+    """The smallest α_i / p_i."""
+
     name = "pi"
     order = 180
     heading = "π = min α/p"
@@ -44,6 +48,8 @@ class SmallestRatio(_Diagnostic):
 
 @COLUMNS.register
 class LargestRatio(_Diagnostic):
+    """The largest α_i / p_i."""
+
     name = "Pi"
     order = 190
     heading = "Π = max α/p"
@@ -51,6 +57,8 @@ class LargestRatio(_Diagnostic):
 
 @COLUMNS.register
 class EffectiveClients(_Diagnostic):
+    """1 / Σ α_i²: how many equally weighted clients would give the same variance."""
+
     name = "effective_clients"
     order = 200
     heading = "effective clients 1/Σα²"
@@ -58,6 +66,8 @@ class EffectiveClients(_Diagnostic):
 
 @COLUMNS.register
 class Heaviest(_Diagnostic):
+    """The largest α_i."""
+
     name = "heaviest"
     order = 210
     heading = "largest α"
