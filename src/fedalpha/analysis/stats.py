@@ -115,7 +115,7 @@ def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None 
     if horizon is not None:
         if horizon > limit:
             raise ValueError(
-                f"horizon = {horizon:g}, but one time is only known to exceed {limit:g}; give a horizon of at most {limit:g}"
+                f"horizon = {horizon:g}, but one time is only known to exceed {limit:g}; give at most that"
             )
         limit = horizon
     return interval(np.minimum(t, limit))
