@@ -155,5 +155,5 @@ def test_bad_arguments_are_refused(text: str, message: str) -> None:
 
 
 def test_only_rules_on_the_simplex_can_be_capped() -> None:
-    with pytest.raises(ValueError, match="off the simplex; only simplex rules can be capped"):
+    with pytest.raises(ValueError, match="is off the simplex and cannot be capped"):
         cap(OffSimplex(), 0.5)

@@ -100,5 +100,5 @@ def test_bad_parameters_are_refused(text: str, message: str) -> None:
 
 
 def test_a_temperature_beyond_float64_is_refused() -> None:
-    with pytest.raises(ValueError, match="T is beyond float64; write T=inf"):
+    with pytest.raises(ValueError, match="T is too large for float64; write T=inf"):
         FedSoftWorse(T=10**400)

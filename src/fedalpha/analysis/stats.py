@@ -114,9 +114,7 @@ def restricted_mean(times: ArrayLike, reached: ArrayLike, horizon: float | None 
     limit = float(t[~seen].min()) if (~seen).any() else np.inf
     if horizon is not None:
         if horizon > limit:
-            raise ValueError(
-                f"horizon = {horizon:g}, but one time is only known to exceed {limit:g}; give at most that"
-            )
+            raise ValueError(f"horizon = {horizon:g}, but a time is only known to exceed {limit:g}; give at most that")
         limit = horizon
     return interval(np.minimum(t, limit))
 

@@ -76,9 +76,7 @@ def cap(rule: Strategy | str, c: float) -> Cap:
     """
     members = parsed("cap", (rule,), least=1)
     if not members[0].traits.simplex:
-        raise ValueError(
-            f"cap: {members[0]} gives coefficients off the simplex, which cannot be capped; cap a rule on the simplex, such as FedAvg"
-        )
+        raise ValueError(f"cap: {members[0]} is off the simplex and cannot be capped; cap a rule on it, such as FedAvg")
     if not are_numbers([c]) or not 0 < c <= 1:
         raise ValueError(f"cap: c = {c!r}; give the largest weight allowed, in (0, 1]")
     return Cap(members, c=float(c))
