@@ -94,3 +94,10 @@ def test_the_front_page_names_exist() -> None:
     assert isinstance(fedalpha.strategy("FedAvg"), fedalpha.Strategy)
     with pytest.raises(AttributeError, match="no attribute 'wieghts'"):
         _ = fedalpha.wieghts
+
+
+def test_the_front_page_offers_what_a_user_needs() -> None:
+    offered = dir(fedalpha)
+    assert {"run", "federation", "Task", "Callback", "StopWhen", "Patience", "Algorithm", "Evaluate"} <= set(offered)
+    assert "Any" not in offered
+    assert all(hasattr(fedalpha, name) for name in offered)

@@ -16,16 +16,49 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.strategies import Cohort, Strategy, strategy, weights
 
 if TYPE_CHECKING:
+    from fedalpha.analysis.conditions import Patience
     from fedalpha.data import federation
-    from fedalpha.runs.experiment import run
+    from fedalpha.round import Algorithm
+    from fedalpha.runs.callbacks import Callback, StopWhen
+    from fedalpha.runs.experiment import Evaluate, run
+    from fedalpha.task import Task
 
 __version__ = "0.1.0"
-__all__ = ["Cohort", "Strategy", "__version__", "federation", "run", "strategy", "weights"]
+__all__ = [
+    "Algorithm",
+    "Callback",
+    "Cohort",
+    "Evaluate",
+    "Patience",
+    "StopWhen",
+    "Strategy",
+    "Task",
+    "__version__",
+    "federation",
+    "run",
+    "strategy",
+    "weights",
+]
 
-_LAZY = {"run": "fedalpha.runs.experiment", "federation": "fedalpha.data"}
+_LAZY = {
+    "Algorithm": "fedalpha.round",
+    "Callback": "fedalpha.runs.callbacks",
+    "Evaluate": "fedalpha.runs.experiment",
+    "Patience": "fedalpha.analysis.conditions",
+    "StopWhen": "fedalpha.runs.callbacks",
+    "Task": "fedalpha.task",
+    "federation": "fedalpha.data",
+    "run": "fedalpha.runs.experiment",
+}
+"""What needs more than NumPy, and where it is; imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'fedalpha' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What `fedalpha.` offers; submodules such as `fedalpha.theory` are imported by name."""
+    return sorted(__all__)

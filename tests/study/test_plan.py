@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from fedalpha.analysis.conditions import condition
 from fedalpha.study import Study, read_study, study
 from fedalpha.study.cells import Cell
-from fedalpha.study.conditions import StopAt
 
 BASE: dict[str, Any] = {"name": "x", "strategies": ["FedAvg", "FedSoftWorse(T=0.2)"], "seeds": 2}
 
@@ -186,7 +186,7 @@ def test_conditions_that_differ_in_the_seventh_digit_are_two() -> None:
 @pytest.mark.parametrize("text", ["accuracy > 60", "acuracy >= 0.6", "accuracy", "accuracy == 0.6", "loss <= many"])
 def test_a_condition_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="stop_at"):
-        StopAt.parse(text)
+        condition(text, "stop_at")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

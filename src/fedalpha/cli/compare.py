@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedalpha.runs.settings import Settings
 
 
-@with_settings("strategy", "seed")
+@with_settings("strategy", "seed", "stop", "keep", "shadow")
 def compare(
     file: File = None,
     strategy: Annotated[
@@ -42,6 +42,9 @@ def compare(
     from fedalpha.study.plan import parse_seeds
 
     base = read_settings(file, options, trust=trust)
+    for name in ("stop", "keep", "shadow"):
+        if getattr(base, name) is not None:
+            raise ValueError(f"{name} belongs to a single run; a comparison plays all rounds. Leave it out of {file}")
     chosen = list(dict.fromkeys(str(STRATEGIES.parse(s)) for s in strategy or ["FedAvg", "FedSoftWorse(T=0.2)"]))
     numbers = parse_seeds(seeds)
     base = base.model_copy(update={"validation": base.validation_for(chosen)})

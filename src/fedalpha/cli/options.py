@@ -56,7 +56,7 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
 
         def wrapper(**values: Any) -> None:
             options = {p.name: values.pop(p.name) for p in added}
-            options = {name: value for name, value in options.items() if value is not None}
+            options = {name: value for name, value in options.items() if value not in (None, [])}
             if "lr" in options:
                 options["lr"] = _number(options["lr"])
             command(**values, options=options)

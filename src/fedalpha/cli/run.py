@@ -10,6 +10,7 @@ import typer
 from fedalpha.cli.options import CheckpointEvery, File, Log, Trust, Workers, with_settings
 
 if TYPE_CHECKING:
+    from fedalpha.analysis.history import History
     from fedalpha.runs.settings import Settings
 
 
@@ -47,11 +48,36 @@ def execute(
         reached = history.rounds_to(0.6)
         accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
         loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
-        print(f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {reached or '–'}")
+        print(
+            f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {'–' if reached is None else reached}"
+        )
+        _tell(history, settings)
     if out is not None and progress.started:
-        print(f"written to {out}: config.json, history.jsonl, model.safetensors, curves.png")
+        best = ", best.safetensors" if history.best is not None else ""
+        print(f"written to {out}: config.json, history.jsonl, model.safetensors{best}, curves.png")
     if out is None:
         print("nothing was written: give --out FOLDER to keep the history and the model")
     if history.interrupted:
         print(f"interrupted; `fedalpha resume {out}` resumes it" if out else "interrupted")
         raise typer.Exit(130)
+
+
+def _tell(history: History, settings: Settings) -> None:
+    """Print why the run stopped, its best model, and what shadow rules would have weighed."""
+    from fedalpha.analysis.shadows import shadow_summaries
+
+    if history.stopped is not None:
+        print(f"stopped early: {history.stopped}")
+    if history.best is not None:
+        where = (
+            "on the validation part"
+            if settings.signal == "validation"
+            else "on the test set: its figures are optimistic"
+        )
+        row = history.best.row
+        accuracy = "" if row["accuracy"] is None else f", test accuracy {100 * row['accuracy']:.2f} %"
+        print(f"{settings.keep} model: after round {row['round']} ({where}){accuracy}")
+    if summaries := shadow_summaries(history.rows):
+        print("shadow rules (distance: total variation between their weights and those that were applied)")
+        for summary in summaries:
+            print(f"  {summary.text}")

@@ -64,15 +64,15 @@ class Ending:
         selected = algorithm.select.learn(
             self.selected, reports.ids, [r.losses.get("train", math.nan) for r in reports.items]
         )
-        following = ServerState(
-            state.round + 1,
-            dataclasses.replace(installed, extras=extras),
-            selected,
-            weighed.state,
-            combined,
-            applied,
-            {**state.clients, **{r.id: r.state for r in reports.items if r.state}},
-            state.accuracy,
+        following = dataclasses.replace(
+            state,
+            round=state.round + 1,
+            broadcast=dataclasses.replace(installed, extras=extras),
+            select=selected,
+            weigh=weighed.state,
+            combine=combined,
+            apply=applied,
+            clients={**state.clients, **{r.id: r.state for r in reports.items if r.state}},
         )
         return self._outcome(following, cohort, weighed, reports.items, reports.nbytes(state.broadcast), lost)
 

@@ -79,6 +79,8 @@ class ServerState:
     clients: Mapping[int, State] = field(default_factory=dict)
     accuracy: float | None = None
     """The last accuracy on the signal part (validation, or test), for rules that look at it."""
+    watch: State = field(default_factory=dict)
+    """What the run watches and the round does not use: shadow rules' states, the best model so far."""
 
 
 @dataclass(frozen=True, eq=False)

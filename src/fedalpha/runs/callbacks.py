@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
+from fedalpha.analysis.conditions import Condition
+from fedalpha.analysis.conditions import condition as parsed
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 
@@ -15,8 +17,8 @@ class Callback:
     def on_start(self, rounds: int) -> None:
         """Before the initial model is evaluated."""
 
-    def on_resume(self, rows: Sequence[Row]) -> None:
-        """After `on_start`, when a run is resumed; ``rows`` are those that were saved."""
+    def on_resume(self, rows: Sequence[Row]) -> bool | None:
+        """After `on_start`, when a run is resumed; ``rows`` are those that were saved. Return True to stop the run."""
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         """After each row (row 0 is the initial model); return True to stop the run."""
@@ -25,11 +27,49 @@ class Callback:
         """At the end, also after Ctrl-C or an error."""
 
 
-@dataclass(frozen=True)
 class StopWhen(Callback):
-    """Stop once a condition on the row holds: ``StopWhen(lambda row: row["accuracy"] >= 0.9)``."""
+    """Stop once a condition holds: ``StopWhen("accuracy >= 0.9")``, ``StopWhen(lambda row: row["accuracy"] >= 0.9)``.
 
-    condition: Callable[[Row], bool]
+    A function is called with each row. It does not hold in a row in which a value that it reads is missing (with
+    ``evaluate=5`` the accuracy of most rounds). The column ``accuracy`` is that of the test set: to stop training by
+    the validation part, use ``Evaluate(stop=…)``.
+    """
+
+    def __init__(self, condition: str | Condition | Callable[[Row], bool]) -> None:
+        if not callable(condition):
+            condition = parsed(condition)
+        self.condition = condition
+        self._rows: list[Row] = []
+
+    def on_start(self, rounds: int) -> None:
+        self._rows = []
+
+    def on_resume(self, rows: Sequence[Row]) -> bool | None:
+        self._rows = list(rows)
+        return self._holds()
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
-        return self.condition(row)
+        self._rows.append(row)
+        return self._holds()
+
+    def _holds(self) -> bool:
+        if isinstance(self.condition, Condition):
+            return self.condition.holds(self._rows)
+        try:
+            return bool(self.condition(_Measured(self._rows[-1])))
+        except _MissingError:
+            return False
+
+
+class _MissingError(Exception):
+    """A condition reads a value that the row does not have."""
+
+
+class _Measured(dict[str, Any]):
+    """A row in which ``row[name]`` raises an error of its own where nothing was measured."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if value is None:
+            raise _MissingError(name)
+        return value

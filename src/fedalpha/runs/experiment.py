@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import torch
 from torch import nn
 
 from fedalpha.analysis import columns
+from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.fairness import Owners
-from fedalpha.analysis.history import History, Row
+from fedalpha.analysis.history import Best, History, Row
+from fedalpha.analysis.watch import Watch
 from fedalpha.apply import APPLIES, Apply
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
@@ -25,7 +28,8 @@ from fedalpha.engine import ENGINES, Place
 from fedalpha.fast.threads import single_thread
 from fedalpha.models import Model, fingerprint, initial
 from fedalpha.rng import integer
-from fedalpha.round import Admission, Algorithm, Engine, Evaluation, Outcome, ServerState, play
+from fedalpha.round import Admission, Algorithm, Engine, Evaluation, Gate, Outcome, ServerState, play
+from fedalpha.round.shadow import Asked
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.folder import Folder
 from fedalpha.runs.loggers import LOGGERS
@@ -40,21 +44,31 @@ AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
 class Evaluate:
     """What is measured in a run: the test set every ``every`` rounds, and the influence of any ``liars`` clients.
 
-    ``signal`` names the data whose accuracy a strategy may look at: validation (the federation must hold some) or
-    test.
+    ``stop`` ends the run early: "accuracy >= 0.9", "patience(loss, rounds=5)", or several with "or".
+    ``keep="best"`` keeps also the model with the best accuracy ("best(loss)": the least loss), as ``history.best`` and
+    ``best.safetensors``. ``shadow`` names strategies whose weights are recorded in every row but not applied.
+
+    ``signal`` names the data at which ``stop``, ``keep`` and strategies may look: validation (the federation must
+    hold some) or test. What is looked at is measured in every round.
     """
 
     every: int = 1
     signal: str = "validation"
     liars: int = 1
+    stop: str | Condition | None = None
+    keep: str = "last"
+    shadow: Sequence[str | Strategy] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
             raise ValueError(f"evaluate: every = {self.every!r}; give a number of rounds ≥ 1")
-        if self.signal not in ("validation", "test"):
-            raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
         if self.liars < 0:
             raise ValueError(f"liars = {self.liars}; give a number of clients ≥ 0")
+        _ = self.watch  # reports mistakes
+
+    @cached_property
+    def watch(self) -> Watch:
+        return Watch(self.signal, self.stop, self.keep, self.shadow)
 
 
 def run(
@@ -144,9 +158,12 @@ class Experiment:
             raise ValueError(
                 f"{self.algorithm.combine} learns on data of the server's own; build the federation with validation=0.1"
             )
+        self.watch.check(self.algorithm, self.federation.task.correct is not None)
         if self.looks_at("validation") and self.federation.validation is None:
+            who = "stop or keep" if self.watch.looks else "a shadow rule"
+            who = str(self.algorithm.weigh) if "accuracy" in self.algorithm.weigh.requires else who
             raise ValueError(
-                f"{self.algorithm.weigh} looks at accuracy, but the federation has no validation part; build it with "
+                f"{who} looks at accuracy or loss, but the federation has no validation part; build it with "
                 "validation=0.1, or set signal=test to let it look at the test set"
             )
 
@@ -155,15 +172,21 @@ class Experiment:
         """The federation as its clients have it: with a fault, some may hold flipped labels."""
         return self.federation if self.fault is None else self.fault.poison(self.federation, self.seed)
 
+    @property
+    def watch(self) -> Watch:
+        return self.evaluate.watch
+
     def looks_at(self, part: str) -> bool:
-        """Whether the strategy sees the accuracy on this part."""
-        return self.evaluate.signal == part and "accuracy" in self.algorithm.weigh.requires
+        """Whether anything looks at this part: the strategy, ``stop``, ``keep`` or a shadow rule."""
+        rules = self.algorithm.weigh.requires | self.watch.shadows.requires
+        return self.evaluate.signal == part and ("accuracy" in rules or bool(self.watch.looks))
 
     def start(self) -> ServerState:
         """The state before round 0: the initial model, drawn from the seed."""
-        shape, classes = self.federation.shape, self.federation.classes
+        shape, classes, clients = self.federation.shape, self.federation.classes, self.federation.clients
         architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
-        return self.algorithm.init(Broadcast(architecture, parameters), self.federation.clients)
+        state = self.algorithm.init(Broadcast(architecture, parameters), clients)
+        return dataclasses.replace(state, watch=self.watch.init(clients))
 
     def describe(self) -> dict[str, Any]:
         """The arguments as JSON, to tell whether a folder holds the same run."""
@@ -184,6 +207,7 @@ class Experiment:
             "seed": self.seed,
             "signal": self.evaluate.signal,
             "evaluate_every": self.evaluate.every,
+            **self.watch.settings,
         }
 
     def run(
@@ -208,9 +232,23 @@ class Experiment:
                     return finished
                 watchers.append(folder)
                 begin = folder.resume(self.start()) or begin
+                self._forget_end(begin)
             clients = place.start(self.population, self.federation.task, self.algorithm.update, self.seed)
             stack.callback(clients.close)
             return self.play(clients, watchers, begin)
+
+    def _forget_end(self, begin: tuple[ServerState, Sequence[Row]] | None) -> None:
+        """Clear the test figures of the last row, if it has them only because the run was to end there."""
+        row = begin[1][-1] if begin and begin[1] else None
+        if row is None or "stopped" in row or row["round"] == self.rounds or self._due(row["round"]):
+            return
+        blank = columns.row(columns.Context(round=row["round"]))
+        for found in columns.columns():
+            if found.tested and found.name in row:
+                if found.name in blank:
+                    row[found.name] = blank[found.name]
+                else:
+                    del row[found.name]
 
     def play(
         self,
@@ -222,39 +260,50 @@ class Experiment:
         state, earlier = saved or (self.start(), [])
         rows: list[Row] = list(earlier)
         recorded = state
-        outcome: Outcome | None = None
         complete = interrupted = False
         try:
             for callback in callbacks:
                 callback.on_start(self.rounds)
-                if rows:
-                    callback.on_resume(rows)
+            if rows:
+                stop = [callback.on_resume(rows) for callback in callbacks]
+                complete = "stopped" in rows[-1] or state.round >= self.rounds or any(stop)
             while not complete:
                 started = time.perf_counter()
+                outcome, shadow = None, None
                 if rows:
-                    if state.round >= self.rounds:  # stopped between its last round and its end
-                        break
-                    outcome = self._play(engine, state)
+                    outcome, shadow = self._play(engine, state)
                     state = outcome.state
-                tested = self._test(engine, state)
-                state = self._look(engine, state, tested)
-                rows.append(self._row(state, outcome, tested, time.perf_counter() - started))
+                state, row = self._look(engine, state, outcome, shadow, rows, started)
+                rows.append(row)
                 recorded = state
-                stop = [callback.on_round(rows[-1], state) for callback in callbacks]
-                complete = state.round >= self.rounds or any(stop)
+                stop = [callback.on_round(row, state) for callback in callbacks]
+                complete = "stopped" in row or state.round >= self.rounds or any(stop)
             complete = True
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            history = History(rows, recorded.broadcast.parameters, interrupted or not complete)
+            best = recorded.watch.get("best")
+            kept = Best(rows[best["round"]], best["model"]) if best else None
+            history = History(rows, recorded.broadcast.parameters, interrupted or not complete, kept)
             for callback in callbacks:
                 callback.on_end(history)
         return history
 
-    def _play(self, engine: Engine, state: ServerState) -> Outcome:
+    def _play(self, engine: Engine, state: ServerState) -> tuple[Outcome, dict[str, Any] | None]:
+        """The outcome of a round, its state with those of the shadow rules, and what those would have weighed."""
         if self.fault is not None:
             engine = Faulty(engine, self.fault, self.seed, state.round, self.federation.clients)
-        return play(self.algorithm, state, engine, self.federation, self.seed)
+        outcome = play(self.algorithm, state, engine, self.federation, self.seed)
+        shadows = self.watch.shadows
+        if not shadows.rules:
+            return outcome, None
+        asked, states = None, state.watch["shadow"]
+        if outcome.kept is None and shadows.asks(states, outcome.cohort):
+            asked = Asked(outcome.cohort.ids, engine.losses(state.broadcast, outcome.cohort.ids))
+        gate = Gate(self.algorithm.admission, state.broadcast, self.seed, state.round)
+        found, states = shadows.weigh(states, outcome, gate, asked, state.watch.get("accuracy"))
+        following = dataclasses.replace(outcome.state, watch={**outcome.state.watch, "shadow": states})
+        return dataclasses.replace(outcome, state=following), found
 
     def _influence(self, outcome: Outcome | None) -> dict[str, Any] | None:
         """The influence of any ``liars`` clients in the round."""
@@ -264,29 +313,56 @@ class Experiment:
         found = influence(*rules, outcome.cohort, outcome.alpha, self.evaluate.liars, outcome.lost)
         return found.row() if found else None
 
-    def _test(self, engine: Engine, state: ServerState) -> Evaluation | None:
-        due = state.round % self.evaluate.every == 0 or state.round == self.rounds or self.looks_at("test")
-        return engine.evaluate(state.broadcast, "test") if due else None
-
-    def _look(self, engine: Engine, state: ServerState, tested: Evaluation | None) -> ServerState:
-        """The state with the accuracy that the strategy may see, if it looks at one."""
-        if self.looks_at("validation"):
-            tested = engine.evaluate(state.broadcast, "validation")
-        elif not self.looks_at("test"):
-            return state
-        return dataclasses.replace(state, accuracy=None if tested is None else tested.accuracy)
-
-    def _row(self, state: ServerState, outcome: Outcome | None, tested: Evaluation | None, seconds: float) -> Row:
-        return columns.row(
-            columns.Context(
-                round=state.round,
-                outcome=outcome,
-                influence=self._influence(outcome),
-                accuracy=None if tested is None else tested.accuracy,
-                loss=None if tested is None else tested.loss,
-                correct=None if tested is None else tested.correct,
-                owners=None if tested is None or tested.correct is None else Owners.of(self.federation),
-                validation_accuracy=state.accuracy if self.looks_at("validation") else None,
-                seconds=seconds,
-            )
+    def _look(
+        self,
+        engine: Engine,
+        state: ServerState,
+        outcome: Outcome | None,
+        shadow: dict[str, Any] | None,
+        rows: Sequence[Row],
+        started: float,
+    ) -> tuple[ServerState, Row]:
+        """Measure the model. Returns the state with what was measured and is used later, and the row."""
+        due = self._due(state.round) or state.round == self.rounds
+        tested = engine.evaluate(state.broadcast, "test") if due else None
+        validated = engine.evaluate(state.broadcast, "validation") if self.looks_at("validation") else None
+        state = self._noted(state, tested if self.evaluate.signal == "test" else validated)
+        weighs = "accuracy" in self.algorithm.weigh.requires
+        best = state.watch.get("best")
+        context = columns.Context(
+            round=state.round,
+            outcome=outcome,
+            influence=self._influence(outcome),
+            **self._tested(tested),
+            validation_accuracy=validated.accuracy if validated and (weighs or self.watch.looks) else None,
+            validation_loss=validated.loss if validated and self.watch.looks else None,
+            shadow=shadow,
+            best_round=None if best is None else best["round"],
+            seconds=time.perf_counter() - started,
         )
+        row = columns.row(context)
+        if stopped := self.watch.stopped([*rows, row]):
+            test = {} if tested else self._tested(engine.evaluate(state.broadcast, "test"))
+            row = columns.row(dataclasses.replace(context, stopped=stopped, **test))
+        return state, row
+
+    def _due(self, round: int) -> bool:
+        """Whether the test set is evaluated after this round, even if it is not the last one."""
+        return round % self.evaluate.every == 0 or self.looks_at("test")
+
+    def _tested(self, tested: Evaluation | None) -> dict[str, Any]:
+        """An evaluation on the test set as arguments of a row's context."""
+        if tested is None:
+            return {}
+        owners = None if tested.correct is None else Owners.of(self.federation)
+        return {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct, "owners": owners}
+
+    def _noted(self, state: ServerState, signal: Evaluation | None) -> ServerState:
+        """The state with the accuracy that the strategy may see, if it looks at one, and with the best model."""
+        if signal is None:
+            return state
+        watch = self.watch.best(state.watch, state.round, state.broadcast.parameters, signal.accuracy, signal.loss)
+        if self.watch.weighs_by_accuracy:
+            watch = {**watch, "accuracy": signal.accuracy}
+        seen = signal.accuracy if "accuracy" in self.algorithm.weigh.requires else state.accuracy
+        return dataclasses.replace(state, watch=watch, accuracy=seen)

@@ -1,5 +1,7 @@
 """The run folder: ``config.json``, ``history.jsonl``, ``model.safetensors``, ``curves.png``, ``checkpoint/``.
 
+A run that keeps its best model writes it to ``best.safetensors``; the column ``best_round`` names its round.
+
 Every row is in ``history.jsonl`` as soon as its round is over, so a folder is readable at any time.
 A run is resumed from ``checkpoint/`` alone, which also holds the rows; ``history.jsonl`` is then rewritten
 from there.
@@ -34,12 +36,16 @@ log = logging.getLogger(__name__)
 RESUMED = "resumed_with"
 """In ``config.json``: the versions and processors on which the run was resumed, where they differ from the last."""
 
+_MODELS = ("model.safetensors", "best.safetensors")
+"""The last model, and the best one if the run keeps it."""
+
 
 class Folder(Callback):
     """Writes a run folder and resumes an interrupted run. As a context manager it locks the folder.
 
-    A run with the same configuration is resumed. A folder of another configuration is refused with the
-    differences, unless no round was played there: then the new run replaces it when it starts.
+    A run with the same configuration is resumed. With more rounds it is lengthened, to the bytes of a run that had them
+    from the start. A folder of another configuration is refused with the differences, unless no round was played there:
+    then the new run replaces it when it starts.
     ``config`` describes the run (by default all arguments of `fedalpha.run`). ``every``: save the state every so
     many rounds (and at the end). ``restore(tree, start)`` makes a state of what was saved.
     """
@@ -66,8 +72,9 @@ class Folder(Callback):
         self._stack = ExitStack()
         self._broken = False
         self._stale = False
-        self._elsewhere: Mapping[str, Any] | None = None
-        """the configuration with the machine that resumes the run, if it is another one"""
+        self._longer = False
+        self._rewritten: Mapping[str, Any] | None = None
+        """the configuration with more rounds, or with another machine that resumes the run"""
 
     @property
     def _described(self) -> Mapping[str, Any]:
@@ -96,14 +103,14 @@ class Folder(Callback):
 
     def finished(self) -> History | None:
         """The history, if the run in this folder is finished and its model is intact."""
-        if self._stale:
+        if self._stale or self._longer:
             return None
         try:
-            digest = read_bytes(self._finished, self.path, most=2**10).decode().strip()
-            model = read_bytes(self.path / "model.safetensors")
+            digests = read_bytes(self._finished, self.path, most=2**10).decode().split()
+            models = [read_bytes(self.path / name) for name in _MODELS[: len(digests)]]
         except (OSError, ValueError):
             return None
-        if hashlib.sha256(model).hexdigest() != digest:
+        if not digests or [hashlib.sha256(content).hexdigest() for content in models] != digests:
             return None
         try:
             return read(self.path)
@@ -130,7 +137,8 @@ class Folder(Callback):
             remove(self._finished, self.path)
             if self._stale:  # before config.json is written, which must never describe another run's checkpoint
                 self.generations.clear()
-            config = self._elsewhere
+                remove(self.path / "best.safetensors", self.path)
+            config = self._rewritten
             if self._stale or own_size(self.path / "config.json") is None:
                 config = {**self._described, "versions": versions()}
             if config is not None:
@@ -158,11 +166,14 @@ class Folder(Callback):
             return
         try:
             self._save()
-            model = _model(history.model)
-            write_atomically(self.path / "model.safetensors", model)
+            models = [history.model] + ([history.best.model] if history.best else [])
+            contents = [_model(model) for model in models]
+            for name, content in zip(_MODELS, contents, strict=False):
+                write_atomically(self.path / name, content)
             plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
             if not history.interrupted:
-                write_atomically(self._finished, hashlib.sha256(model).hexdigest().encode() + b"\n", self.path)
+                digests = [hashlib.sha256(content).hexdigest() + "\n" for content in contents]
+                write_atomically(self._finished, "".join(digests).encode(), self.path)
         except OSError as error:
             raise self._cannot("write the results to", error) from error
 
@@ -212,6 +223,8 @@ class Folder(Callback):
         if not path.is_symlink() and not path.exists():
             if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
                 raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
+            if (kind := other_kind(self.path)) is not None:
+                raise ValueError(f"{self.path} holds a {kind}; choose another folder for a single run")
             return
         try:
             stored = json.loads(read_bytes(path, most=CONFIG_BYTES))
@@ -222,25 +235,64 @@ class Folder(Callback):
             raise
         except (ValueError, AttributeError, TypeError, RecursionError):
             raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
-        ours = json.loads(json.dumps(self._described))
-        if "initial_model" in ours and _same(stored.get("initial_model"), ours["initial_model"]):
-            stored["initial_model"] = ours["initial_model"]
-        if changes := differences(stored, ours):
+        there, ours = _comparable(stored, json.loads(json.dumps(self._described)))
+        if changes := differences(there, ours):
             if self._empty():  # nothing worth keeping; it is replaced when the new run starts
                 self._stale = True
                 return
-            raise ValueError(
-                f"{self.path} holds a run of another configuration: {'; '.join(changes)}. "
-                "Choose another folder, or give the same settings to resume it"
-            )
+            self._longer = _longer(there, ours)
+            if not self._longer:
+                raise ValueError(
+                    f"{self.path} holds a run of another configuration: {'; '.join(changes)}. Choose another folder, "
+                    "or give the same settings to resume it (the number of rounds may be larger)"
+                )
+            stored = {**self._described}
+        machines = [*resumed]
         if changes := differences((resumed or [stored_versions])[-1], versions()):
-            self._elsewhere = {**stored, "versions": stored_versions, RESUMED: [*resumed, versions()]}
+            machines.append(versions())
             log.warning(
                 "%s was run so far on another machine or with other versions: %s; the run is resumed, but its last "
                 "bits may differ from those of an undisturbed run",
                 self.path,
                 "; ".join(changes),
             )
+        if self._longer or changes:
+            since = {RESUMED: machines} if machines else {}
+            self._rewritten = {**stored, "versions": stored_versions, **since}
+
+
+def _longer(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Whether ours is the stored run with more rounds."""
+    before, now = (config.get("rounds") for config in (stored, ours))
+    if not isinstance(before, int) or not isinstance(now, int):
+        return False
+    return before < now and not differences({**stored, "rounds": now}, ours)
+
+
+def _comparable(stored: dict[str, Any], ours: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two configurations in the same form.
+
+    A run that was started in Python describes itself in more detail; if it can be written as settings, these stand
+    under ``settings``. A plugin is compared by the hash of its content, wherever it lies.
+    """
+    detailed = all("initial_model" in config for config in (stored, ours))
+    both = []
+    for config in (stored, ours):
+        settings = config.get("settings")
+        found = {k: v for k, v in config.items() if k != "settings"}
+        found = found if detailed or not isinstance(settings, dict) else settings
+        both.append({**found, "plugin": str(found["plugin"]).rpartition("@")[2]} if "plugin" in found else found)
+    if detailed and _same(both[0]["initial_model"], both[1]["initial_model"]):
+        both[0]["initial_model"] = both[1]["initial_model"]
+    return both[0], both[1]
+
+
+def other_kind(path: Path) -> str | None:
+    """What a folder without a run of its own holds: a comparison, a study, or nothing known."""
+    if (path / "study.json").exists():
+        return "study"
+    inside = (path / "comparison.json").exists() or any(path.glob("*/config.json"))
+    return "comparison" if inside else None
 
 
 def _line(row: Row) -> bytes:
@@ -323,6 +375,8 @@ def _of_the_same_model(tree: dict[str, Any], start: ServerState) -> ServerState:
 def state_tree(state: ServerState) -> dict[str, Any]:
     """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
     tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    if not state.watch:
+        del tree["watch"]
     architecture = getattr(state.broadcast, "architecture", None)
     text = None
     if architecture is not None:

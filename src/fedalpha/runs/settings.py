@@ -24,6 +24,7 @@ from fedalpha.trust import UntrustedError, reading
 
 if TYPE_CHECKING:
     from fedalpha.analysis.history import History, Row
+    from fedalpha.analysis.watch import Watch
     from fedalpha.engine import Place
     from fedalpha.round import ServerState
     from fedalpha.runs.callbacks import Callback
@@ -97,11 +98,20 @@ class Settings(BaseModel):
     fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
     task: str = Field("cross_entropy", description="what is minimised: cross_entropy, summed or batch_softmax")
-    signal: str = Field("validation", description="the accuracy that strategies may look at: validation or test")
+    signal: str = Field(
+        "validation", description="the data at which strategies, stop and keep may look: validation or test"
+    )
     validation: float | None = Field(
-        None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy looks at accuracy, else 0]"
+        None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy, stop or keep looks at it]"
     )
     evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+    stop: str | None = Field(
+        None, description="when to stop early, such as 'accuracy >= 0.9' or 'patience(loss, rounds=5)'"
+    )
+    keep: str | None = Field(None, description="best, or best(loss): keep also the best model [default: the last only]")
+    shadow: list[str] | None = Field(
+        None, description="a strategy whose weights are recorded in every row but not applied (repeatable)"
+    )
     device: str = Field("cpu", description="torch device")
     engine: Annotated[str, AfterValidator(_engine)] = Field(
         "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
@@ -129,6 +139,8 @@ class Settings(BaseModel):
                 "select": self.selection(),
                 "ratio": None,
                 "update": str(update),
+                **dict.fromkeys(("stop", "keep", "shadow")),
+                **self._watch().settings,
                 **dict.fromkeys(_LOCAL, None),
             }
         )
@@ -139,9 +151,14 @@ class Settings(BaseModel):
             return self.validation
         from fedalpha.combine import COMBINES
 
-        looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies)
+        looks = any("accuracy" in STRATEGIES.parse(text).requires for text in strategies) or bool(self._watch().looks)
         learns = "server" in COMBINES.parse(self.combine).wants
         return VALIDATION_SHARE if (looks and self.signal == "validation") or self.reevaluate or learns else 0.0
+
+    def _watch(self) -> Watch:
+        from fedalpha.analysis.watch import Watch
+
+        return Watch(self.signal, self.stop, self.keep or "last", self.shadow or ())
 
     def _check_texts(self) -> None:
         from fedalpha.apply import APPLIES
@@ -236,7 +253,8 @@ class Settings(BaseModel):
             self.reevaluate,
         )
         fault = None if self.fault is None else FAULTS.parse(self.fault)
-        evaluate = Evaluate(self.evaluate_every, self.signal, self.liars)
+        watched = self.stop, self.keep or "last", self.shadow or ()
+        evaluate = Evaluate(self.evaluate_every, self.signal, self.liars, *watched)
         return Experiment(data, algorithm, self.model or "mlp", self.rounds, self.seed, evaluate, fault)
 
     def run(

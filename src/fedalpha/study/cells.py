@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fedalpha.analysis.conditions import Condition, condition
 from fedalpha.runs.settings import Settings
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.strategies.switch import Switch
-from fedalpha.study.conditions import StopAt
 
 _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "seed", "update", "select", "validation"}
 
@@ -28,7 +28,7 @@ class Cell:
     strategy: str
     seed: int
     settings: Settings
-    stop_at: StopAt | None = None
+    stop_at: Condition | None = None
     stored_as: str | None = None
 
     @cached_property
@@ -55,7 +55,7 @@ class Cell:
 
     @staticmethod
     def from_entry(entry: dict[str, Any]) -> Cell:
-        stop = StopAt.parse(entry["stop_at"]) if "stop_at" in entry else None
+        stop = condition(entry["stop_at"], "stop_at") if "stop_at" in entry else None
         full = Settings.model_construct(**entry["settings"])  # was checked when it was stored
         return Cell(entry["case"], entry["strategy"], entry["seed"], full, stop, entry["cell"])
 

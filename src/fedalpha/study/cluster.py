@@ -14,7 +14,6 @@ import ray
 
 from fedalpha.analysis.columns import PerClient
 from fedalpha.engine.backends.ray import RETRIES, connect
-from fedalpha.runs.callbacks import StopWhen
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Crew, Watch, measure, note_running, note_time, shares
 from fedalpha.study.store import Store
@@ -75,5 +74,4 @@ class RayCrew(Crew):
 @ray.remote(num_cpus=1, max_retries=RETRIES)
 def _cell(cell: Cell, per_client: PerClient) -> tuple[dict[str, list[Any]], dict[str, Any], float]:
     started = time.time()
-    stop = [] if cell.stop_at is None else [StopWhen(cell.stop_at)]
-    return *measure(cell, per_client, stop), time.time() - started
+    return *measure(cell, per_client, []), time.time() - started

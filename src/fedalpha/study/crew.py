@@ -218,16 +218,20 @@ def shares(cell: Cell, donor: Cell | None) -> dict[str, Any]:
 def measure(
     cell: Cell, per_client: PerClient, callbacks: Sequence[Any], begin: tuple[ServerState, list[Row]] | None = None
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Run a cell in this process, from ``begin`` if it is given. Returns its columns, and how it ended."""
+    """Run a cell in this process, from ``begin`` if it is given, to its end or ``stop_at``. Returns its columns, and
+    how it ended.
+    """
     import torch
 
+    from fedalpha.runs.callbacks import StopWhen
     from fedalpha.runs.machine import versions
 
     if cell.settings.plugin is not None:  # this process may be on another machine
         load_plugin(cell.settings.plugin)
     torch.set_num_threads(1)
-    history = cell.settings.run(workers=1, callbacks=callbacks, begin=begin)
-    answered = cell.stop_at is not None and cell.stop_at(history.rows[-1])
+    stop = [] if cell.stop_at is None else [StopWhen(cell.stop_at)]
+    history = cell.settings.run(workers=1, callbacks=[*callbacks, *stop], begin=begin)
+    answered = cell.stop_at is not None and cell.stop_at.holds(history.rows)
     ended = "stop_at" if answered and history.rows[-1]["round"] < cell.settings.rounds else "rounds"
     return columns(history, per_client), {"ended": ended, "versions": versions()}
 
@@ -243,7 +247,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
     from fedalpha.runs.callbacks import Callback
 
     class Progress(Callback):
-        """Records progress, stops the cell at ``stop_at``, and exits if the parent has died."""
+        """Records progress, and exits if the parent has died."""
 
         started = time.time()
         begun = 0
@@ -258,7 +262,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
             if time.time() - self.said > 1:
                 self.said = time.time()
                 note_running(store, cell, self.started, self.begun, row["round"], row["accuracy"])
-            return cell.stop_at is not None and cell.stop_at(row)
+            return None
 
     return Progress()
 

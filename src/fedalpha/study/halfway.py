@@ -61,7 +61,7 @@ class Save(Callback):
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         self.rows.append(row)
-        if self.cell.stop_at is not None and self.cell.stop_at(row):
+        if self.cell.stop_at is not None and self.cell.stop_at.holds(self.rows):
             return None  # the cell stops here, so no cell starts from this state
         if state.round in self.marks:
             self._save(branch(self.store, self.cell, state.round), state)

@@ -38,19 +38,25 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedalpha.analysis.columns import PerClient
+from fedalpha.analysis.conditions import Comparison, condition
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
 from fedalpha.runs.settings import Settings, read_text, settings
 from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
-from fedalpha.study.conditions import StopAt
 from fedalpha.study.protocols import protocol, restyled
 from fedalpha.text import nearest, quoted, shown
 from fedalpha.trust import UntrustedError, reading
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
 """Settings of a run that a study has keys of its own for, and these keys."""
+_SINGLE = {
+    "stop": "stop_at says when a cell's question is answered",
+    "keep": "a study keeps no models",
+    "shadow": "a study runs every strategy: add it to strategies",
+}
+"""Settings of a single run that a study does not take, and why."""
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
 MOST_CELLS = 100_000
@@ -206,7 +212,10 @@ class Study(BaseModel):
             protocol(name)
         for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
             for key in given:
-                known = {*Settings.model_fields, *_BESIDES} - set(_OWN) | ({"name"} if where == "cases" else set())
+                known = {*Settings.model_fields, *_BESIDES} - {*_OWN, *_SINGLE}
+                known |= {"name"} if where == "cases" else set()
+                if key in _SINGLE:
+                    raise ValueError(f"{where}: {key} belongs to a single run; {_SINGLE[key]}")
                 if key not in known:
                     hint = f"list {_OWN[key]} at the top of the file" if key in _OWN else nearest(key, sorted(known))
                     raise ValueError(f"{where}: unknown setting {quoted(key)}; {hint}")
@@ -265,9 +274,9 @@ class Study(BaseModel):
             given = {**chosen.settings, **own, **given}
         texts = {text: str(restyled(text, rules)) for text in self.strategies}
         given["validation"] = settings(given).validation_for(texts.values())
-        condition = None if stop is None else StopAt.parse(stop)
+        ends = None if stop is None else condition(stop, "stop_at")
         return [
-            Cell(case, text, seed, settings({**given, "strategy": texts[text], "seed": seed}).resolved(), condition)
+            Cell(case, text, seed, settings({**given, "strategy": texts[text], "seed": seed}).resolved(), ends)
             for seed, text in itertools.product(self.seeds, self.strategies)
         ]
 
@@ -413,6 +422,8 @@ def _why_not(measure: Measure, cell: Cell) -> str:
         return ""
     if measure.percent is None and measure.at is None:
         return f"runs that stop at {stop} have no final round"
+    if not isinstance(stop, Comparison):
+        return ""
     asked = {"accuracy": measure.percent and measure.percent / 100, "round": measure.at}.get(stop.column)
     return f"runs stop at {stop}" if asked is not None and stop.sign.startswith(">") and asked > stop.value else ""
 

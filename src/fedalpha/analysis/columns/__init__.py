@@ -22,9 +22,10 @@ from fedalpha.analysis.columns.base import (
     PerClient,
     column,
     columns,
+    finite,
     numbers,
     row,
     stored,
 )
 
-__all__ = ["COLUMNS", "Column", "Context", "PerClient", "column", "columns", "numbers", "row", "stored"]
+__all__ = ["COLUMNS", "Column", "Context", "PerClient", "column", "columns", "finite", "numbers", "row", "stored"]

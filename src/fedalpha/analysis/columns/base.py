@@ -28,6 +28,7 @@ class Context:
     ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
     ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
     test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a federation.
+    ``validation_loss`` and the three after it are what a run watches (`fedalpha.analysis.watch`).
     """
 
     round: int
@@ -38,6 +39,10 @@ class Context:
     correct: Array | None = None
     owners: Owners | None = None
     validation_accuracy: float | None = None
+    validation_loss: float | None = None
+    shadow: Mapping[str, Any] | None = None
+    best_round: int | None = None
+    stopped: str | None = None
     nodes: Mapping[int, str] | None = None
     seconds: float = 0.0
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -69,6 +74,8 @@ class Column(ABC):
     better: ClassVar[Literal["higher", "lower"] | None] = None
     """Which way is better. A column that says so can be measured: ``loss``, ``loss@20``."""
     praise: ClassVar[str] = "better"
+    tested: ClassVar[bool] = False
+    """Whether it is measured on the test set."""
     panel: ClassVar[bool] = False
     """Whether a report draws it: numbers over the rounds among the diagnostics."""
 

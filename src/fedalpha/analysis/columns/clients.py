@@ -17,6 +17,7 @@ class _Served(Column):
 
     dtype = "float64"
     scale = 100.0
+    tested = True
 
     def present(self, context: Context) -> bool:
         return context.once(accuracies) is not None

@@ -15,6 +15,7 @@ class Accuracy(Column):
     heading = "test accuracy (%)"
     scale = 100.0
     better = "higher"
+    tested = True
 
     def value(self, context: Context) -> float | None:
         return context.accuracy
@@ -30,6 +31,7 @@ class Loss(Column):
     heading = "test loss"
     digits = 4
     better = "lower"
+    tested = True
 
     def value(self, context: Context) -> float | None:
         return finite(context.loss)
@@ -37,7 +39,7 @@ class Loss(Column):
 
 @COLUMNS.register
 class ValidationAccuracy(Column):
-    """The accuracy that the strategy sees, if it looks at that of the validation part."""
+    """The accuracy on the validation part, if the strategy, ``stop`` or ``keep`` looks at it."""
 
     name = "validation_accuracy"
     order = 30
@@ -49,3 +51,19 @@ class ValidationAccuracy(Column):
 
     def value(self, context: Context) -> float | None:
         return context.validation_accuracy
+
+
+@COLUMNS.register
+class ValidationLoss(Column):
+    """The mean loss over the validation part, if ``stop`` or ``keep`` looks at it; None where it is not finite."""
+
+    name = "validation_loss"
+    order = 35
+    dtype = "float64"
+    stored = False
+
+    def present(self, context: Context) -> bool:
+        return context.validation_loss is not None
+
+    def value(self, context: Context) -> float | None:
+        return finite(context.validation_loss)
