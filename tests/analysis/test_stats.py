@@ -74,7 +74,7 @@ def test_censored_times_follow_kaplan_and_meier(share: float, n: int) -> None:
         heights = np.concatenate([[1], known.surv_prob[: len(moments) - 2]])
         area = float(np.sum(np.diff(moments) * heights))
         assert restricted_mean(seen, reached).mean == pytest.approx(area)
-        with pytest.raises(ValueError, match="take at most"):
+        with pytest.raises(ValueError, match="give at most"):
             restricted_mean(seen, reached, horizon + 1)
     else:
         assert restricted_mean(seen, reached) == interval(times)
