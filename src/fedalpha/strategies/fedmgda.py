@@ -63,8 +63,12 @@ class FedMGDA(Strategy):
         return alpha, state
 
 
-def smallest_in_hull(gram: NDArray[np.float64], p: Array, epsilon: float, steps: int = 1000) -> Array:
+def smallest_in_hull(
+    gram: NDArray[np.float64], p: Array, epsilon: float, steps: int = 1000, slope: Array | None = None
+) -> Array:
     """argmin λᵀ·gram·λ over Σλ = 1, max(0, p − ε) ≤ λ ≤ min(1, p + ε): projected gradients with momentum.
+
+    With ``slope``, argmin ½·λᵀ·gram·λ + slope·λ.
 
     >>> smallest_in_hull(np.diag([4.0, 1.0]), np.array([0.5, 0.5]), 1.0).round(9)
     array([0.2, 0.8])
@@ -74,8 +78,11 @@ def smallest_in_hull(gram: NDArray[np.float64], p: Array, epsilon: float, steps:
     point = ahead = p
     momentum = 1.0
     for _ in range(steps):
-        slope = (gram * ahead).sum(axis=1)
-        found = onto_box(ahead - slope / bound, low, high)
+        if slope is None:
+            downhill = (gram * ahead).sum(axis=1)
+        else:  # exact sums: clients that are alike get the same weight, whatever their order
+            downhill = slope + np.array([math.fsum(row.tolist()) for row in gram * ahead])
+        found = onto_box(ahead - downhill / bound, low, high)
         moved = found - point
         if float(np.abs(found - ahead).max()) < 1e-13:
             return found
