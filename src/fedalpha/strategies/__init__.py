@@ -11,8 +11,8 @@ the file by itself, and the contract suite tests the strategy. A strategy needs 
   `per_step` corrects for unequal local work.
 - Fairness: `qFedAvg` and `AFL` even out accuracy at a tunable price, `Superquantile` states which share of the worst
   clients counts, `FedMGDA` makes no client worse, `TERM` is a name for the soft rules.
-- For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps), `FedDisco` (class
-  counts), `AAggFF` and `PropFair` (fairness), `FedAWA` (agreement of updates), `FedAU` (unknown participation).
+- For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps), `FedDisco`
+  (class counts), `AAggFF` and `PropFair` (fairness), `FedAWA` (agreement of updates), `FedAU` (unknown participation).
 - `unbiased` corrects for random cohorts, `extrapolate` (`FedExP`) lengthens the step where updates disagree.
 """
 
