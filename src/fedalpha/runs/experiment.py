@@ -113,6 +113,43 @@ def run(
     >>> [row["round"] for row in history.rows]
     [0, 1, 2]
     """
+    planned = plan(
+        federation,
+        model,
+        strategy,
+        rounds=rounds,
+        seed=seed,
+        select=select,
+        update=update,
+        combine=combine,
+        apply=apply,
+        quorum=quorum,
+        deadline=deadline,
+        reevaluate=reevaluate,
+        fault=fault,
+        evaluate=evaluate,
+    )
+    return planned.run(engine, callbacks, out)
+
+
+def plan(
+    federation: Federation,
+    model: AnyModel,
+    strategy: str | Strategy,
+    *,
+    rounds: int,
+    seed: int,
+    select: str | Select,
+    update: str | Update,
+    combine: str | Combine,
+    apply: str | Apply,
+    quorum: int | float,
+    deadline: float | None,
+    reevaluate: int,
+    fault: str | Fault | None,
+    evaluate: int | Evaluate,
+) -> Experiment:
+    """The run that these arguments of `run` describe. The command line builds its runs here, too."""
     if not isinstance(federation, Federation):
         raise TypeError(
             f"expected a federation, got {type(federation).__name__}; build one with fedalpha.federation(…)"
@@ -128,7 +165,7 @@ def run(
     )
     watched = evaluate if isinstance(evaluate, Evaluate) else Evaluate(evaluate)
     broken = None if fault is None else FAULTS.parse(fault)
-    return Experiment(federation, algorithm, model, rounds, seed, watched, broken).run(engine, callbacks, out)
+    return Experiment(federation, algorithm, model, rounds, seed, watched, broken)
 
 
 @dataclass(frozen=True)

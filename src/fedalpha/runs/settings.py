@@ -224,15 +224,9 @@ class Settings(BaseModel):
 
     def experiment(self) -> Experiment:
         """The run that these settings describe; they must be `resolved`."""
-        from fedalpha.apply import APPLIES
-        from fedalpha.combine import COMBINES
         from fedalpha.data import federation
-        from fedalpha.defence.faults import FAULTS
-        from fedalpha.round import Admission, Algorithm
-        from fedalpha.runs.experiment import Evaluate, Experiment
-        from fedalpha.select import SELECTIONS
+        from fedalpha.runs.experiment import Evaluate, plan
         from fedalpha.task import task
-        from fedalpha.update import UPDATES
 
         data = federation(
             self.dataset,
@@ -243,19 +237,23 @@ class Settings(BaseModel):
             pixels=self.pixels,
             task=task(self.task),
         )
-        algorithm = Algorithm(
-            SELECTIONS.parse(self.select),
-            UPDATES.parse(self.update),
-            STRATEGIES.parse(self.strategy),
-            COMBINES.parse(self.combine),
-            APPLIES.parse(self.apply),
-            Admission(self.quorum, self.deadline, data.task.signed),
-            self.reevaluate,
-        )
-        fault = None if self.fault is None else FAULTS.parse(self.fault)
         watched = self.stop, self.keep or "last", self.shadow or ()
-        evaluate = Evaluate(self.evaluate_every, self.signal, self.liars, *watched)
-        return Experiment(data, algorithm, self.model or "mlp", self.rounds, self.seed, evaluate, fault)
+        return plan(
+            data,
+            self.model or "mlp",
+            self.strategy,
+            rounds=self.rounds,
+            seed=self.seed,
+            select=self.select,
+            update=self.update,
+            combine=self.combine,
+            apply=self.apply,
+            quorum=self.quorum,
+            deadline=self.deadline,
+            reevaluate=self.reevaluate,
+            fault=self.fault,
+            evaluate=Evaluate(self.evaluate_every, self.signal, self.liars, *watched),
+        )
 
     def run(
         self,
