@@ -1,4 +1,4 @@
-"""Whether two commits give the same bytes: model SHA-256, cohorts and alpha of some thirty settings, on one machine."""
+"""Whether two commits give the same bytes: model SHA-256, cohorts and alpha of some forty settings, on one machine."""
 
 from __future__ import annotations
 
@@ -43,15 +43,19 @@ OTHERS: Mapping[str, list[str]] = {
     "SCAFFOLD": ["--update", "scaffold"],
     "FedProx": ["--update", "fedprox(mu=0.1)"],
     "FedAdam": ["--apply", "fedadam"],
-    "one worker": ["--workers", "1", "--strategy", "FedSoftWorse(T=0.2)"],
-    "three workers": ["--workers", "3", "--strategy", "FedSoftWorse(T=0.2)"],
     "refused and lost clients": ["--fault", "drop(clients=3)", "--strategy", "FedSoftWorse(T=0.2)"],
     "bad losses": ["--fault", "nan(clients=2, where=loss)", "--strategy", "FedSoftWorse(T=0.2)"],
     "below the quorum": ["--fault", "drop(p=0.5)", "--quorum", "0.6"],
     "the server's own losses": ["--reevaluate", "2", "--strategy", "FedSoftWorse(T=0.2)"],
     "many small clients": ["--clients", "200", "--partition", "iid", "--model", "softmax"],
-    "the Ray engine": ["--engine", "ray", "--strategy", "FedSoftWorse(T=0.2)"],
-    "the Flower engine": ["--engine", "flower", "--strategy", "FedSoftWorse(T=0.2)"],
+    **{
+        f"{strategy} on {engine} with {workers} workers": [
+            *("--engine", engine, "--strategy", strategy, "--ratio", "0.7", "--workers", str(workers))
+        ]
+        for strategy in ("FedAvg", "FedSoftWorse(T=0.2)")
+        for engine in ("embedded", "ray", "flower")
+        for workers in (1, 3)
+    },
 }
 RESUMED = "FedSoftWorse(T=0.2, optima=estimated)"
 """The strategy of the run that is killed after some rounds and resumed."""
@@ -66,7 +70,7 @@ def settings() -> dict[str, list[str]]:
 def compare(before: str, after: str = "HEAD", only: str | None = None) -> Iterator[tuple[str, str]]:
     """Run every setting at both commits: (its name, "equal" or what differs)."""
     with tempfile.TemporaryDirectory() as scratch, trees(before, after) as places:
-        for name, options in [*settings().items(), ("killed and resumed", [*DIGITS, "--strategy", RESUMED])]:
+        for name, options in [*settings().items(), ("killed and resumed", [*DIGITS, "--strategy", RESUMED, "--rounds", "30"])]:
             if only is None or only in name:
                 resume = name == "killed and resumed"
                 found = [_run(tree, options, Path(scratch) / "out", resume) for tree in places]
