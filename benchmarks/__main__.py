@@ -157,7 +157,7 @@ def bytes_(
     after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
     only: Annotated[str | None, typer.Option(help="Only the settings whose name contains this text.")] = None,
 ) -> None:
-    """Compare model SHA-256, cohorts, alpha and losses of two commits over some thirty settings, on this machine."""
+    """Compare model SHA-256, cohorts, alpha and losses of two commits over some forty settings, on this machine."""
     from benchmarks.bytes import compare
 
     differ = 0
@@ -171,17 +171,21 @@ def bytes_(
 def turns(
     before: Annotated[str, typer.Argument(help="The commit to compare with.")],
     after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
-    count: Annotated[int, typer.Option("--turns", min=1, help="Processes per commit and workload.")] = 5,
+    count: Annotated[int, typer.Option("--turns", min=1, help="Processes per commit and workload.")] = 7,
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny sizes: shows that it works, nothing about speed.")
     ] = False,
 ) -> None:
     """Compare the seconds a round of two commits, workloads A and B, in turns; the machine should be idle."""
+    from statistics import median
+
     from benchmarks.speed.workloads import FULL, QUICK
     from benchmarks.turns import compare
 
     for workload, old, new in compare(before, after, count, sizes=QUICK if quick else FULL):
-        typer.echo(f"{workload}: {old:.3f} s a round at {before}, {new:.3f} s at {after}: ratio {new / old:.3f}")
+        ratios = sorted(b / a for a, b in zip(old, new, strict=True))
+        seconds = f"{median(old):.3f} s a round at {before}, {median(new):.3f} s at {after}"
+        typer.echo(f"{workload}: {seconds}; ratio in turns {median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})")
 
 
 if __name__ == "__main__":

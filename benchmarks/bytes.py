@@ -70,7 +70,10 @@ def settings() -> dict[str, list[str]]:
 def compare(before: str, after: str = "HEAD", only: str | None = None) -> Iterator[tuple[str, str]]:
     """Run every setting at both commits: (its name, "equal" or what differs)."""
     with tempfile.TemporaryDirectory() as scratch, trees(before, after) as places:
-        for name, options in [*settings().items(), ("killed and resumed", [*DIGITS, "--strategy", RESUMED, "--rounds", "30"])]:
+        for name, options in [
+            *settings().items(),
+            ("killed and resumed", [*DIGITS, "--strategy", RESUMED, "--rounds", "30"]),
+        ]:
             if only is None or only in name:
                 resume = name == "killed and resumed"
                 found = [_run(tree, options, Path(scratch) / "out", resume) for tree in places]

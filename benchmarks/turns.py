@@ -19,9 +19,9 @@ PLACES = ("benchmarks/speed/peers", "src/fedalpha/bench/speed/peers")
 
 
 def compare(
-    before: str, after: str = "HEAD", turns: int = 5, rounds: int = 4, sizes: Sizes = FULL
-) -> Iterator[tuple[str, float, float]]:
-    """(workload, seconds a round at ``before``, seconds a round at ``after``): medians over all turns.
+    before: str, after: str = "HEAD", turns: int = 7, rounds: int = 4, sizes: Sizes = FULL
+) -> Iterator[tuple[str, list[float], list[float]]]:
+    """(workload, seconds a round at ``before``, seconds a round at ``after``): the median of each turn.
 
     The commits take turns, each in a process of its own, whose first round is not counted. Which one begins
     changes from turn to turn.
@@ -33,8 +33,8 @@ def compare(
             seconds: list[list[float]] = [[], []]
             for turn in range(turns):
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                    seconds[side] += _rounds(places[side], work, played)[1:]
-            yield workload, statistics.median(seconds[0]), statistics.median(seconds[1])
+                    seconds[side].append(statistics.median(_rounds(places[side], work, played)[1:]))
+            yield workload, seconds[0], seconds[1]
 
 
 def _rounds(tree: Path, work: Path, rounds: int) -> list[float]:
