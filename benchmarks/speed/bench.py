@@ -185,7 +185,7 @@ def _own(workloads: Sequence[str], work: dict[str, Path], sizes: Sizes) -> list[
         from fedalpha.combine import COMBINES
 
         for entry in COMBINES:
-            if entry.name in ("feddist", "pfnm"):  # rules that match neurons do not apply to a flat vector
+            if entry.name in ("feddist", "pfnm", "fedlaw", "fedaware", "fedlws"):  # they need layers, data or memory
                 continue
             rule = entry.examples[0]
             once = not COMBINES.parse(rule).linear

@@ -55,6 +55,25 @@ def test_the_worst_of_all_when_everybody_is_a_candidate() -> None:
     assert chosen("power_of_choice(count=3, d=6)", crowd, 0) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("stale", ["false", "true"])
+def test_the_adaptive_variant_samples_by_size_from_a_round_on(stale: str) -> None:
+    """adapow-d: before the round d candidates are asked, from then on d = m, nobody is asked, and all m take part."""
+    crowd = Crowd([1] * 6, [0.1, 5, 3, 4, 0.2, 1.0])
+    rule = SELECTIONS.parse(f"power_of_choice(count=2, d=6, until=2, stale={stale})")
+    plain, state = SELECTIONS.parse("power_of_choice(count=2, d=2)"), rule.init()
+    for round in range(4):
+        question = rule.ask(state, crowd, np.random.default_rng(round))
+        assert (question is None) is (round >= 2 or stale == "true")
+        ids, state = rule.select(state, crowd, crowd.answer(question), np.random.default_rng(round))
+        if stale == "false":
+            same = plain.select({}, crowd, np.ones(2), np.random.default_rng(round))[0]
+            assert ids.tolist() == ([1, 3] if round < 2 else same.tolist())
+        state = rule.learn(state, ids, [0.5] * len(ids))
+    assert state["round"] == 4
+    with pytest.raises(ValueError, match="until = 0"):
+        SELECTIONS.parse("power_of_choice(C=0.1, until=0)")
+
+
 def test_candidates_are_drawn_in_proportion_to_the_data() -> None:
     """Three of four clients hold 1/20 each, one 17/20: with d = m = 1 that is the chance to be chosen."""
     crowd = Crowd([17, 1, 1, 1], [1, 1, 1, 1])

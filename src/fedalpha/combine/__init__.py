@@ -10,7 +10,10 @@ from __future__ import annotations
 from fedalpha.combine.base import COMBINES, Combine, Reports
 from fedalpha.combine.centred import centred
 from fedalpha.combine.clip import clip
+from fedalpha.combine.fedaware import fedaware
 from fedalpha.combine.feddist import feddist
+from fedalpha.combine.fedlaw import fedlaw
+from fedalpha.combine.fedlws import fedlws
 from fedalpha.combine.geomed import geomed
 from fedalpha.combine.krum import krum
 from fedalpha.combine.mean import mean
@@ -30,7 +33,10 @@ __all__ = [
     "blocks",
     "centred",
     "clip",
+    "fedaware",
     "feddist",
+    "fedlaw",
+    "fedlws",
     "geomed",
     "krum",
     "mean",

@@ -31,6 +31,7 @@ def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
         "power_of_choice(C=0.1, d=0.3)",
         "power_of_choice(count=3, d=10, batch=16)",
         "power_of_choice(count=3, d=10, stale=true)",
+        "power_of_choice(C=0.1, d=0.5, until=20)",
     ),
 )
 class power_of_choice(uniform):
@@ -40,12 +41,15 @@ class power_of_choice(uniform):
     large d selects the worst of all clients. The paper averages the selected clients uniformly: use it with
     ``FedAvg(prior=uniform)``. Two variants save work. ``batch`` estimates each loss from that many samples
     (cpow-d). ``stale`` asks no client and uses the training loss of the last round in which the client took part,
-    or infinity if it has not taken part yet (rpow-d). Losses that are not finite numbers come last.
+    or infinity if it has not taken part yet (rpow-d). Losses that are not finite numbers come last. ``until``: from
+    this round on d = m, which ends the bias towards large losses (adapow-d; the paper's experiments take half of
+    the rounds).
     """
 
     d: int | float = field(default=0.3, metadata={"always": True})
     batch: int | None = None
     stale: bool = False
+    until: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,36 +60,47 @@ class power_of_choice(uniform):
             raise ValueError(f"power_of_choice: batch = {self.batch!r}; give a number of samples, at least 1")
         if not isinstance(self.stale, bool) or (self.stale and self.batch is not None):
             raise ValueError("power_of_choice: stale must be true or false; it asks no client, so leave batch out")
+        if self.until is not None and (
+            isinstance(self.until, bool) or not isinstance(self.until, int) or self.until < 1
+        ):
+            raise ValueError(f"power_of_choice: until = {self.until!r}; give a round, at least 1")
 
-    def candidates(self, n: int) -> int:
+    def candidates(self, n: int, round: int = 0) -> int:
+        if self.until is not None and round >= self.until:
+            return self.size(n)
         d = self.d if isinstance(self.d, int) else math.floor(self.d * n + 1e-9)
         return min(n, max(d, self.size(n)))
 
     def ask(self, state: State, population: Population, rng: np.random.Generator) -> Question | None:
-        return None if self.stale else Question(np.sort(self._drawn(population, rng)), self.batch)
+        if self.stale or (self.until is not None and state.get("round", 0) >= self.until):
+            return None
+        return Question(np.sort(self._drawn(state, population, rng)), self.batch)
 
     def select(
         self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
     ) -> tuple[Ids, State]:
-        found = self._drawn(population, rng)
+        found = self._drawn(state, population, rng)
+        memory = {name: value for name, value in state.items() if name != "round"}
         if losses is None:
-            known = recall(state, found, math.inf)
+            known = recall(memory, found, math.inf)
         else:
             known = np.empty(len(found))
             known[np.argsort(found)] = np.where(np.isfinite(losses), losses, -math.inf)
         worst = np.argsort(-known, kind="stable")[: self.size(population.clients)]  # ties: in the order of the draw
-        return np.sort(found[worst]), state
+        return np.sort(found[worst]), state if self.until is None else {**state, "round": state.get("round", 0) + 1}
 
-    def _drawn(self, population: Population, rng: np.random.Generator) -> Ids:
+    def _drawn(self, state: State, population: Population, rng: np.random.Generator) -> Ids:
         n = population.clients
         everybody = population.named(np.arange(n))
-        return everybody[draw(rng, population.sizes(everybody), self.candidates(n))]
+        return everybody[draw(rng, population.sizes(everybody), self.candidates(n, state.get("round", 0)))]
 
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
         known = np.isfinite(losses)
         if not self.stale or not known.any():
             return state
-        return remember(state, ids[known], np.asarray(losses)[known])
+        memory = {name: value for name, value in state.items() if name != "round"}
+        counted = {} if self.until is None else {"round": state["round"]}
+        return {**remember(memory, ids[known], np.asarray(losses)[known]), **counted}
 
 
 @SELECTIONS.register(
