@@ -38,6 +38,9 @@ class Net(nn.Module):
         ("switch(FedWorse(k=2), FedAvg, at=2)", "softmax", 1.0),
         ("FedMGDA", "softmax", 0.7),
         ("qFedAvg(q=1)", "softmax", 0.7),
+        ("FedDisco", "softmax", 0.7),
+        ("FedAWA(lr=0.5)", "softmax", 0.7),
+        ("unbiased(FedAvg)", "softmax", 0.5),
     ],
 )
 def test_the_same_alpha_and_the_same_model(

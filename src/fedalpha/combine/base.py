@@ -18,6 +18,7 @@ from fedalpha.combine.sums import Sum, weighted_sum
 from fedalpha.fast.gram import gram
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
+from fedalpha.strategies.cohort import cosines
 from fedalpha.strategies.company import PlugPoint
 from fedalpha.text import Registry, Spelled
 from fedalpha.update import Broadcast, Report
@@ -79,15 +80,9 @@ class Reports:
 
     def cosines(self, broadcast: Broadcast) -> Array:
         """The cosine between each client's model and the broadcast model, over all floating tensors."""
-        names = [name for name, old in broadcast.parameters.items() if old.is_floating_point()]
-        products, squares, square = np.zeros(len(self.items)), np.zeros(len(self.items)), 0.0
-        for name in names:
-            sent = broadcast.parameters[name].double().flatten()
-            models = torch.stack([m[name].double() for m in self.models()]).flatten(1)
-            products += (models * sent).sum(dim=1).numpy()
-            squares += (models * models).sum(dim=1).numpy()
-            square += float((sent * sent).sum())
-        return products / np.maximum(np.sqrt(squares * square), 1e-300)
+        floats = [(name, old) for name, old in broadcast.parameters.items() if old.is_floating_point()]
+        models = self.models()
+        return cosines((old.numpy(), [m[name].numpy() for m in models]) for name, old in floats)
 
     def nbytes(self, broadcast: Broadcast) -> int:
         """The bytes that the clients uploaded: one model each, extras, and class counts of 8 bytes."""

@@ -110,7 +110,7 @@ class _Node:
         for kind, value in report.losses.items():
             metrics[f"{kind}_loss"] = float(value)
         if LABELS in wanted:
-            metrics[LABELS] = class_counts(data)
+            metrics[LABELS] = class_counts(data, self.classes)
         content = RecordDict({name: to_arrays(report.parameters), METRICS: metrics})
         return Message(content, reply_to=message)
 

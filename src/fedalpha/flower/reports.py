@@ -18,6 +18,7 @@ from fedalpha.flower.queries import LABELS
 from fedalpha.flower.replies import Rejected, arrays_of, content_of, finite, metrics_of, number
 from fedalpha.flower.sums import Arrays, is_float
 from fedalpha.strategies import Array
+from fedalpha.strategies.cohort import cosines
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,19 +84,13 @@ class Reports:
 
     def cosines(self, broadcast: Model) -> Array:
         """The cosine between each client's model and the one that was sent, over all floating arrays."""
-        products, squares, square = np.zeros(len(self.items)), np.zeros(len(self.items)), 0.0
-        for name, old in broadcast.arrays.items():
-            if is_float(old):
-                sent = old.astype(np.float64).ravel()
-                models = np.stack([r.arrays[name].astype(np.float64).ravel() for r in self.items])
-                products += (models * sent).sum(axis=1)
-                squares += (models * models).sum(axis=1)
-                square += float((sent * sent).sum())
-        return products / np.maximum(np.sqrt(squares * square), 1e-300)
+        floats = [(name, old) for name, old in broadcast.arrays.items() if is_float(old)]
+        return cosines((old, [r.arrays[name] for r in self.items]) for name, old in floats)
 
     def nbytes(self, broadcast: Model) -> int:
-        """What the clients uploaded: a model each."""
-        return len(self.items) * sum(value.nbytes for value in broadcast.arrays.values())
+        """What the clients uploaded: a model each, and class counts of 8 bytes."""
+        counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
+        return len(self.items) * sum(value.nbytes for value in broadcast.arrays.values()) + counts
 
 
 @dataclass(frozen=True)

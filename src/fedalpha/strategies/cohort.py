@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -124,6 +124,21 @@ def table(counts: Sequence[Sequence[int]], width: int = 0) -> Array:
     """
     width = max(width, *(len(row) for row in counts))
     return np.array([[*row, *[0] * (width - len(row))] for row in counts], dtype=np.float64)
+
+
+def cosines(tensors: Iterable[tuple[NDArray[Any], Sequence[NDArray[Any]]]]) -> Array:
+    """The cosine between each model and the one that was sent, from (sent, that of every model) of each tensor.
+
+    >>> cosines([(np.array([1.0, 0.0]), [np.array([2.0, 0.0]), np.array([3.0, 4.0])])])
+    array([1. , 0.6])
+    """
+    products, squares, square = np.zeros(1), np.zeros(1), 0.0
+    for sent, models in tensors:
+        old, new = sent.astype(np.float64).ravel(), np.stack([m.astype(np.float64).ravel() for m in models])
+        products = products + (new * old).sum(axis=1)
+        squares = squares + (new * new).sum(axis=1)
+        square += float((old * old).sum())
+    return np.asarray(products / np.maximum(np.sqrt(squares * square), 1e-300))
 
 
 def _vector(name: str, value: ArrayLike) -> Array:
