@@ -144,9 +144,10 @@ class Registry(Generic[T]):
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"cannot read the {self.kind} {text!r}: {error}; write it like {self._hint()!r}") from None
+            reason = f"cannot read the {self.kind} {quoted(text)}: {shown(error)}"
+            raise ValueError(f"{reason}; write it like {self._hint()!r}") from None
         if not isinstance(node, ast.Name | ast.Call):
-            raise ValueError(f"{text!r} is not a {self.kind}; write it like {self._hint()!r}")
+            raise ValueError(f"{quoted(text)} is not a {self.kind}; write it like {self._hint()!r}")
         if isinstance(node, ast.Name):
             node = ast.Call(func=node, args=[], keywords=[])
         try:
@@ -160,10 +161,10 @@ class Registry(Generic[T]):
 
     def _call(self, node: ast.Call) -> object:
         if not isinstance(node.func, ast.Name):
-            raise ValueError(f"a {self.kind} begins with its name, not with {ast.unparse(node.func)!r}")
+            raise ValueError(f"a {self.kind} begins with its name, not with {quoted(ast.unparse(node.func))}")
         name = node.func.id
         if name not in self:
-            raise ValueError(f"unknown {self.kind} {name!r}; {nearest(name, [entry.name for entry in self])}")
+            raise ValueError(f"unknown {self.kind} {quoted(name)}; {nearest(name, [entry.name for entry in self])}")
         entry = self._entries[name]
         arguments = [self._argument(a) for a in node.args]
         keywords: dict[str, object] = {}
@@ -177,7 +178,7 @@ class Registry(Generic[T]):
         for key in keywords:
             if key not in signature.parameters:
                 valid = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
-                raise ValueError(f"{name} has no argument {key!r}; {nearest(key, valid)}")
+                raise ValueError(f"{name} has no argument {quoted(key)}; {nearest(key, valid)}")
         try:
             signature.bind(*arguments, **keywords)
         except TypeError as error:
@@ -213,8 +214,8 @@ class Registry(Generic[T]):
                 if isinstance(a, int | float) and isinstance(b, int | float) and b != 0:
                     return a / b
         raise ValueError(
-            f"cannot read the argument {ast.unparse(node)!r}; numbers, words, lists, text in quotes and {self.kind} "
-            "calls are allowed"
+            f"cannot read the argument {quoted(ast.unparse(node))}; numbers, words, lists, text in quotes and "
+            f"{self.kind} calls are allowed"
         )
 
 
@@ -325,10 +326,25 @@ def plain(text: str, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or category(c) == "Zs" or c in kept else ascii(c)[1:-1] for c in text)
 
 
+def cleaned(value: Any, kept: frozenset[str] = frozenset()) -> Any:
+    """A tree of JSON or TOML with every text made `plain`; those under a key of ``kept`` keep their lines."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list | tuple):
+        return type(value)(cleaned(item, kept) for item in value)
+    if isinstance(value, dict):
+        return {
+            plain(str(key)): plain(item, lines=True) if key in kept and isinstance(item, str) else cleaned(item, kept)
+            for key, item in value.items()
+        }
+    return value
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error message about an unknown ``name``: what is close, and what is known."""
     names = list(valid)
     lower = {n.lower(): n for n in names}
-    close = [lower[c] for c in difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.5)]
+    near = name.lower()[:MOST_SHOWN]  # comparing takes time that grows with the square of the length
+    close = [lower[c] for c in difflib.get_close_matches(near, list(lower), n=3, cutoff=0.5)]
     known = f"known: {', '.join(names) or 'none'}"
     return f"did you mean {' or '.join(repr(c) for c in close)}? ({known})" if close else known

@@ -17,6 +17,7 @@ from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
 from fedalpha.cli.theory import theory
+from fedalpha.text import plain
 
 typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
 
@@ -40,6 +41,10 @@ app.command()(strategies)
 app.command()(partition)
 app.command()(theory)
 app.add_typer(data.app, name="data")
+
+
+_LONGEST = 4_000
+"""How much of an error is shown."""
 
 
 def _version(show: bool) -> None:
@@ -72,7 +77,6 @@ def main() -> None:
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"fedalpha: {error}", file=sys.stderr)
-    for note in getattr(error, "__notes__", []):
-        print(note, file=sys.stderr)
+    for line in (f"fedalpha: {error}", *getattr(error, "__notes__", [])):
+        print(plain(line if len(line) < _LONGEST else f"{line[:_LONGEST]}…", lines=True), file=sys.stderr)
     sys.exit(code)

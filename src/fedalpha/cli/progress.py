@@ -35,7 +35,7 @@ class ShowProgress(Callback):
         self._total = self._total or rounds
         if sys.stdout.isatty():
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),

@@ -38,6 +38,8 @@ def execute(
     from fedalpha.cli.progress import ShowProgress
     from fedalpha.runs.loggers import LOGGERS
 
+    if serves := settings.place(workers).serves:
+        print(serves)
     progress = ShowProgress(settings.strategy)
     callbacks = [progress, *(LOGGERS.parse(text) for text in log or [])]
     history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=callbacks)

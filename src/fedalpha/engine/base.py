@@ -26,6 +26,11 @@ class Place(Spelled, ABC):
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"{self.text_name}: workers = {self.workers}; give at least 1")
 
+    @property
+    def serves(self) -> str:
+        """What the engine starts that listens on a network, and where; empty if nothing listens."""
+        return ""
+
     @abstractmethod
     def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
         """The engine that computes the clients of this federation; it is closed when the run ends."""

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 class flower(Place):
     """Each client is a SuperNode of Flower's simulation runtime, so clients are trained one by one."""
 
+    @property
+    def serves(self) -> str:
+        return "Flower's simulation runs on Ray, which listens on 127.0.0.1, for this machine only"
+
     def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
         from fedalpha.engine.backends.flower import Flower
 

@@ -20,6 +20,10 @@ class ray(Place):
     vectorise: bool | None = None
     address: str | None = None
 
+    @property
+    def serves(self) -> str:
+        return "" if self.address else "Ray listens on 127.0.0.1, for this machine only"
+
     def start(self, federation: Federation, task: Task, update: Update, seed: int) -> Engine:
         from fedalpha.engine.backends.ray import Ray
 

@@ -222,7 +222,7 @@ def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:
         seed = min((seed for seed, result in by_seed.items() if "alpha" in result.columns), default=None)
         if seed is not None:
             alpha = alphas(by_seed[seed], clients)
-            if alpha is not None and alpha.size <= HEAT_CELLS:
+            if alpha is not None:
                 rows = [[None if math.isnan(v) else float(f"{v:.3g}") for v in row] for row in alpha.tolist()]
                 maps.append({"strategy": strategy, "seed": seed, "clients": clients, "alpha": rows})
     return maps
@@ -230,7 +230,7 @@ def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:
 
 def alphas(result: Result, clients: int) -> Any:
     """The matrix rounds × clients of α, NaN for clients out of the cohort; None if it was not kept."""
-    if "alpha" not in result.columns or result.last == 0:
+    if "alpha" not in result.columns or result.last == 0 or result.last * clients > HEAT_CELLS:
         return None
     matrix = np.full((result.last, clients), np.nan)
     for r in range(1, result.last + 1):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
+import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from fedalpha.analysis.comparison import Summary
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_note
+from fedalpha.store.exports import csv_text
+from fedalpha.text import plain
 
 STATISTICS = (
     "case",
@@ -65,14 +67,12 @@ def coincidence_notes(findings: Findings, case: str) -> list[str]:
 
 def statistics_csv(findings: Findings) -> str:
     """Every summary of every case, in the measures' own units (accuracies are fractions)."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(STATISTICS)
+    found: list[Sequence[Any]] = [STATISTICS]
     for case in findings.cases:
         for name, rows in findings.summaries(case).items():
             for row in rows:
-                writer.writerow([_cell(v) for v in (case, name, *_statistics(row, findings.study.against))])
-    return out.getvalue()
+                found.append([_cell(v) for v in (case, name, *_statistics(row, findings.study.against))])
+    return csv_text(found)
 
 
 def _statistics(row: Summary, reference: str) -> list[Any]:
@@ -108,7 +108,16 @@ def markdown_table(header: list[str], body: list[list[str]]) -> str:
 
 
 def _one_line(cell: str) -> str:
-    return cell.replace("\n", " ").replace("|", "\\|")
+    return markdown_text(cell).replace("\n", " ").replace("|", "\\|")
+
+
+def markdown_text(text: str) -> str:
+    """A text in Markdown: a name cannot open an HTML tag, a link or a picture.
+
+    >>> markdown_text("<script>, [x](javascript:y), < 0.001")
+    '&lt;script>, [x]\\\\(javascript:y), < 0.001'
+    """
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain(text, lines=True)).replace("](", "]\\(")
 
 
 def p_text(p: float | None) -> str:

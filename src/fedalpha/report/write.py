@@ -13,7 +13,7 @@ from fedalpha.report.content import content, facts, run_text
 from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
 from fedalpha.report.processors import processor_table
-from fedalpha.report.tables import coincidence_notes, markdown_table, results_table, statistics_csv
+from fedalpha.report.tables import coincidence_notes, markdown_table, markdown_text, results_table, statistics_csv
 
 
 def write_report(folder: str | Path) -> Path:
@@ -48,13 +48,13 @@ def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
     """The report as Markdown; ``figures`` are those that were drawn, with what they show."""
     study = findings.study
     lines = [f"# {_escape(study.title or study.name)}", ""]
-    lines += [study.note, ""] * bool(study.note)
-    lines += ["; ".join(facts(findings)) + ".", ""]
+    lines += [markdown_text(study.note), ""] * bool(study.note)
+    lines += [markdown_text("; ".join(facts(findings))) + ".", ""]
     several = len(findings.cases) > 1
     if several:
         lines += _images(figures, "across-")
     for number, case in enumerate(findings.cases):
-        lines += [f"## {case}", ""] * bool(case)
+        lines += [f"## {markdown_text(case)}", ""] * bool(case)
         if not findings.curves(case):
             lines += ["No finished cells yet.", ""]
             continue
@@ -65,15 +65,15 @@ def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
         if processors[1]:
             lines += ["Cells by processor:", "", markdown_table(*processors), ""]
         for note in coincidence_notes(findings, case):
-            lines += [note, ""]
+            lines += [markdown_text(note), ""]
         lines += _images(figures, f"case{number + 1}-" if several else "")
     versions = "; ".join(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in findings.versions())
-    lines += ["## What was run", "", run_text(findings), "", f"Versions: {versions}.", ""]
+    lines += ["## What was run", "", run_text(findings), "", f"Versions: {markdown_text(versions)}.", ""]
     return "\n".join(lines)
 
 
 def _images(figures: Mapping[str, str], prefix: str) -> list[str]:
-    shown = {name: caption for name, caption in figures.items() if name.startswith(prefix)}
+    shown = {name: markdown_text(caption) for name, caption in figures.items() if name.startswith(prefix)}
     return [
         line for name, caption in shown.items() for line in (f"![{caption}](figures/{name}.svg)", "", f"{caption}.", "")
     ]

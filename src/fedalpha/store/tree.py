@@ -108,4 +108,7 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 def _tensor(array: NDArray[Any], dtype: str) -> Tensor:
     import torch
 
-    return torch.from_numpy(array).view(getattr(torch, dtype))
+    kind = getattr(torch, dtype)
+    if not isinstance(kind, torch.dtype):
+        raise ValueError(f"{dtype} is not a dtype")
+    return torch.from_numpy(array).view(kind)

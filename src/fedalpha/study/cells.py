@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from fedalpha.analysis.conditions import Condition, condition
 from fedalpha.runs.settings import Settings
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.strategies.switch import Switch
+from fedalpha.text import quoted
 
 _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "seed", "update", "select", "validation"}
 
@@ -56,8 +58,18 @@ class Cell:
     @staticmethod
     def from_entry(entry: dict[str, Any]) -> Cell:
         stop = condition(entry["stop_at"], "stop_at") if "stop_at" in entry else None
-        full = Settings.model_construct(**entry["settings"])  # was checked when it was stored
-        return Cell(entry["case"], entry["strategy"], entry["seed"], full, stop, entry["cell"])
+        given = entry["settings"]
+        for name in ("rounds", "clients", "seed", "evaluate_every"):
+            if type(given.get(name, 1)) is not int or given.get(name, 1) < 0:
+                raise ValueError(f"{name} = {quoted(given[name])} is not a whole number")
+        for name in ("dataset", "partition", "strategy", "update"):
+            if not isinstance(given.get(name, ""), str):
+                raise ValueError(f"{name} = {quoted(given[name])} is not a text")
+        full = Settings.model_construct(**given)  # the rest was checked when it was stored
+        key, seed = str(entry["cell"]), int(entry["seed"])
+        if not re.fullmatch(r"[0-9a-f]{16}", key):  # it names files
+            raise ValueError(f"{quoted(key)} is not the key of a cell")
+        return Cell(str(entry["case"]), str(entry["strategy"]), seed, full, stop, key)
 
     @cached_property
     def group(self) -> str:

@@ -46,7 +46,7 @@ from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
 from fedalpha.study.protocols import protocol, restyled
-from fedalpha.text import nearest, quoted, shown
+from fedalpha.text import cleaned, nearest, quoted, shown
 from fedalpha.trust import UntrustedError, reading
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
@@ -61,6 +61,8 @@ _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
 MOST_CELLS = 100_000
 """A study has no more cells, and no more seeds: they would take all memory before the first one is run."""
+LINES = frozenset({"note", "title", "text"})
+"""Texts of several lines. All other texts are names, and are cleaned of everything that could steer a terminal."""
 STORED = {"stored": True}
 """Context of a stored study: its strategies need not be registered, since their plugin may be missing."""
 
@@ -310,7 +312,7 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
             hint = "put it under [settings]" if other else nearest(str(key), Study.model_fields)
             raise ValueError(f"unknown key {quoted(key)} in a study; {hint}")
     try:
-        return Study.model_validate(dict(values), context=context)
+        return Study.model_validate(cleaned(dict(values), LINES), context=context)
     except ValidationError as error:
         for problem in error.errors():
             if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):

@@ -15,6 +15,7 @@ from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.plan import STORED, Study, study
 from fedalpha.study.store import Store
 from fedalpha.study.tables import Result
+from fedalpha.text import cleaned, plain, shown
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,20 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
     """The study of a folder, as it was last run."""
     store = Store(folder)
     file = store.folder / "study.json"
-    if not file.exists():
+    if not file.is_symlink() and not file.exists():
         raise ValueError(f"{folder} is not a study's folder: it has no study.json; `fedalpha study FILE` makes one")
     plan = store.plan()
-    return study(plan["study"], STORED), [Cell.from_entry(entry) for entry in plan["cells"]], store
+    try:
+        found = study(plan["study"], STORED)
+        cells = [Cell.from_entry(cleaned(entry)) for entry in plan["cells"]]
+        known = {(case, strategy) for case in found.variations() for strategy in found.strategies}
+        if not cells or any((cell.case, cell.strategy) not in known for cell in cells):
+            raise ValueError("its cells are not those of its study")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{file} is damaged: {shown(error)}; delete it and run `fedalpha study {folder}`, which writes it again"
+        ) from None
+    return found, cells, store
 
 
 def status(folder: str | Path) -> Status:
@@ -53,7 +64,7 @@ def status(folder: str | Path) -> Status:
     for key in unique.keys() - done.keys():
         record = _record(store.read_log(f"{key}.running"))
         if record is not None and _alive(record["pid"]):
-            running.append({**record, "cell": key})
+            running.append({**record, "label": plain(record["label"]), "cell": key})
     failed = [unique[key].label for key in unique if key not in done and store.read_log(f"{key}.error")]
     left, not_begun = _left(store, unique, done, running)
     return Status(

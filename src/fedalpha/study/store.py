@@ -61,7 +61,14 @@ class Store:
         table = self._single(self.path(key)) or self._tables().get(key)
         if table is None:
             raise ValueError(f"{self.folder} does not have the cell {key}; run the study")
-        return tables.result_of(key, table)
+        pyarrow, _ = tables.arrow()
+        try:
+            return tables.result_of(key, table)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError, pyarrow.ArrowException) as error:
+            raise ValueError(
+                f"the cell {key} in {self.folder} is damaged: {shown(error)}; delete the file that holds it to run it "
+                "again"
+            ) from None
 
     def pack(self, cells: Sequence[Cell]) -> None:
         """Put every stored cell into ``cells.parquet``, those of the study first, and remove the single files.

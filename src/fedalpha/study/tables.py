@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedalpha.analysis.columns import stored
+from fedalpha.analysis.columns import Column, stored
 from fedalpha.store import FormatError
 from fedalpha.store.files import read_bytes
 from fedalpha.study.cells import Cell
-from fedalpha.text import shown
+from fedalpha.text import cleaned, shown
 
 FORMAT = 2
 """The version of the format of a study's folder and of its Parquet files."""
@@ -59,9 +59,7 @@ def table_of(cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -
     }
     for column in stored():
         if column.name in columns:
-            kind = getattr(pyarrow, str(column.dtype))()
-            kind = pyarrow.list_(kind) if column.per_client else kind
-            names[column.name] = pyarrow.array(columns[column.name], kind)
+            names[column.name] = pyarrow.array(columns[column.name], _kind(column))
     text = json.dumps({**about, "config": cell.config, "hash": cell.key}, sort_keys=True, ensure_ascii=False)
     names["about"] = pyarrow.array([text] + [None] * (rows - 1), pyarrow.string())
     return pyarrow.table(names)
@@ -69,14 +67,35 @@ def table_of(cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -
 
 def result_of(key: str, table: Any) -> Result:
     """A finished cell from its rows; per-client columns that it does not have are left out."""
-    about = json.loads(table["about"][0].as_py())
+    about = _about(json.loads(table["about"][0].as_py()))
     columns = {}
     for column in stored():
         if column.name in table.column_names:
-            values = table[column.name]
+            values = table[column.name].cast(_kind(column))
             if not column.per_client or values.null_count < len(values):
                 columns[column.name] = values.to_pylist()
+    if columns["round"] != list(range(len(table))):
+        raise ValueError("its rows are not those of rounds 0, 1, 2 …")
     return Result(key, columns, about)
+
+
+def _kind(column: Column) -> Any:
+    """The Arrow type of a column."""
+    pyarrow, _ = arrow()
+    kind = getattr(pyarrow, str(column.dtype))()
+    return pyarrow.list_(kind) if column.per_client else kind
+
+
+def _about(about: Any) -> dict[str, Any]:
+    """The facts of a cell, checked: they are shown in reports."""
+    found: dict[str, Any] = cleaned(about)
+    shares = found.get("shares", {"cell": "", "rounds": 0})
+    versions = found["versions"]
+    good = isinstance(versions, dict) and all(isinstance(text, str) for text in versions.values())
+    good = good and isinstance(found["ended"], str) and isinstance(found.get("coincides_with", ""), str)
+    if not (good and isinstance(shares["cell"], str) and isinstance(shares["rounds"], int)):
+        raise ValueError("its facts are not those of a cell")
+    return found
 
 
 def joined(tables: Iterable[Any]) -> Any:
@@ -121,7 +140,8 @@ def read(path: Path, root: Path | None = None) -> Any:
     pyarrow, parquet = arrow()
     content = read_bytes(path, root, most=LARGEST)
     most = max(_FREE, _RATIO * len(content))
-    texts = [name for name in (*_FIRST, "about") if name != "seed"]
+    there = parquet.read_schema(pyarrow.BufferReader(content)).names
+    texts = [name for name in ("cell", "strategy", "about") if name in there]
     file = parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
     metadata = (file.schema_arrow.metadata or {}).get(b"fedalpha", b"{}")
     check_format(json.loads(metadata).get("format", 1), path)

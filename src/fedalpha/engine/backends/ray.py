@@ -102,11 +102,14 @@ def connect(address: str | None, workers: int | None = None) -> bool:
     # Ray's coming default; unset, Ray 2.55 warns about it.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address is None:
-        options |= {"include_dashboard": False, "num_cpus": workers}
     try:
-        _probe(address)
-        ray.init(address=address or "local", **options)
+        if address is None:
+            _start_on_loopback(include_dashboard=False, num_cpus=workers, **options)
+        else:
+            _probe(address)
+            ray.init(address=address, **options)
+    except LoopbackError:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise RuntimeError(
             f"no Ray cluster answers at {address or 'this machine'}: {error}; start one with `ray start --head` and "
@@ -115,9 +118,38 @@ def connect(address: str | None, workers: int | None = None) -> bool:
     return True
 
 
-def _probe(address: str | None) -> None:
+class LoopbackError(RuntimeError):
+    """A local cluster would listen on other interfaces than loopback."""
+
+
+def _start_on_loopback(**options: Any) -> None:
+    """Start a cluster that listens on 127.0.0.1 alone: whoever can reach a Ray cluster can run code in it.
+
+    Ray replaces a loopback address by that of the network, except where it was told (as on macOS and Windows, by
+    default) that there is no cluster of several machines.
+    """
+    from ray._private import ray_constants
+
+    variable = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    before, clustered = os.environ.get(variable), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[variable], ray_constants.ENABLE_RAY_CLUSTER = "0", False  # for Ray's processes, and for this one
+    try:
+        ray.init(address="local", _node_ip_address="127.0.0.1", **options)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = clustered
+        os.environ.pop(variable) if before is None else os.environ.update({variable: before})
+    address = ray.nodes()[0]["NodeManagerAddress"]  # type: ignore[no-untyped-call]
+    if address != "127.0.0.1":
+        ray.shutdown()
+        raise LoopbackError(
+            f"this version of Ray would listen on {address}, where others could run code; start a cluster of your own "
+            "with `ray start --head --node-ip-address=127.0.0.1` and give its address with --ray-address"
+        )
+
+
+def _probe(address: str) -> None:
     """Raise an error if nothing listens at host:port; Ray itself would try for minutes."""
-    if address is not None and "://" not in address and ":" in address:
+    if "://" not in address and ":" in address:
         host, port = address.rsplit(":", 1)
         with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
             pass

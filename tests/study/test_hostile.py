@@ -1,0 +1,163 @@
+"""Study folders and files that somebody else made."""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedalpha.report import write_report
+from fedalpha.store import LinkError
+from fedalpha.study import Store, read_study, run_study, status, study
+from fedalpha.study.plan import parse_seeds
+
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+SMALL = {
+    "name": "small",
+    "strategies": ["FedAvg", "FedSoftWorse(T=0.2)"],
+    "seeds": 1,
+    "settings": {"clients": 4, "model": "softmax", "rounds": 2},
+}
+EVIL = "=HYPERLINK(0)\x1b]52;c;cm0=\x07 <script>alert(1)</script> [x](javascript:y)"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose case has a hostile name."""
+    folder = tmp_path_factory.mktemp("study") / "given"
+    run_study(study({**SMALL, "note": EVIL, "cases": [{"name": EVIL}]}), folder, jobs=1)
+    return folder
+
+
+@pytest.fixture
+def given(template: Path, tmp_path: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(template, tmp_path / "given"))
+
+
+def test_figures_that_are_a_link_are_refused_and_nothing_is_deleted(given: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious.png").write_text("mine")
+    (given / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LinkError, match="figures is a link"):
+        write_report(given)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["precious.png"]
+
+
+@pytest.mark.parametrize("name", ["log", "cells", "cells.parquet", "study.json", "log/lock"])
+def test_links_in_a_study_folder_are_not_followed(given: Path, tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "precious"
+    if name in ("log", "cells"):
+        victim.mkdir()
+        (victim / ".x.tmp").write_text("mine")
+        if (given / name).exists():
+            (given / name).rename(tmp_path / "away")
+    else:
+        victim.write_text("mine")
+        (given / name).unlink()
+    (given / name).symlink_to(victim)
+    with pytest.raises((LinkError, ValueError, RuntimeError), match="is a link"):
+        run_study(study({**SMALL, "seeds": 2}), given, jobs=1)
+    assert (victim / ".x.tmp" if victim.is_dir() else victim).read_text() == "mine"
+
+
+def test_names_are_cleaned_for_terminals_tables_and_pages(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedalpha.report import console_tables, gather
+
+    page = write_report(given)
+    console_tables(gather(given))
+    assert "\x1b]" not in capsys.readouterr().out
+    for name in ("statistics.csv", "rounds.csv"):
+        text = (given / name).read_text()
+        assert "\n'=HYPERLINK" in text
+        assert "\n=HYPERLINK" not in text
+    markdown = (given / "report.md").read_text()
+    assert "<script" not in markdown
+    assert "](javascript" not in markdown
+    html = page.read_text()
+    assert "<script>alert" not in html
+    assert "Content-Security-Policy" in html
+    assert not any("\x1b" in path.read_text() for path in (page, given / "report.md", given / "rounds.csv"))
+
+
+def test_a_key_cannot_name_a_file_elsewhere(given: Path) -> None:
+    plan = json.loads((given / "study.json").read_text())
+    plan["cells"][0]["cell"] = "../../../etc/passwd"
+    (given / "study.json").write_text(json.dumps(plan))
+    with pytest.raises(ValueError, match=r"study.json is damaged: .* is not the key of a cell"):
+        status(given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: plan.update(cells=[{}]),
+        lambda plan: plan.update(cells=3),
+        lambda plan: plan["cells"][0].update(case=[]),
+        lambda plan: plan["cells"][0]["settings"].update(rounds="many"),
+        lambda plan: plan.update(study=[]),
+        lambda plan: plan.pop("study"),
+    ],
+)
+def test_a_forged_plan_is_a_short_error(given: Path, change: Any) -> None:
+    plan = json.loads((given / "study.json").read_text())
+    change(plan)
+    (given / "study.json").write_text(json.dumps(plan))
+    with pytest.raises(ValueError, match=r"study.json is damaged") as error:
+        write_report(given)
+    assert len(str(error.value)) < 1_000
+
+
+def test_a_small_file_of_cells_cannot_take_all_memory(tmp_path: Path) -> None:
+    texts = pyarrow.array(["x" * 4_000] * 100).dictionary_encode()
+    columns = {
+        "numbers": {"round": pyarrow.array(np.zeros(20_000_000, np.int64))},
+        "texts": {"about": pyarrow.concat_arrays([texts] * 1_000)},
+    }
+    for name, more in columns.items():
+        (column,) = more.values()
+        key = pyarrow.DictionaryArray.from_arrays(np.zeros(len(column), np.int32), ["0" * 16])
+        table = pyarrow.table({"cell": key, **more})
+        table = table.replace_schema_metadata({"fedalpha": json.dumps({"format": 2})})
+        file = tmp_path / name / "cells.parquet"
+        file.parent.mkdir()
+        parquet.write_table(table, file, compression="zstd")
+        assert file.stat().st_size < 2**20
+        before = pyarrow.total_allocated_bytes()
+        del table, key
+        with pytest.raises(ValueError, match=r"more than [0-9,]+ bytes of memory"):
+            Store(file.parent).get("0" * 16)
+        assert pyarrow.total_allocated_bytes() - before < 2**28
+
+
+def test_seeds_and_grids_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    tracemalloc.start()
+    for seeds in ("0-9999999999", "9999999999", "9" * 5_000):
+        del table, key
+        with pytest.raises(ValueError, match="seeds = ") as error:
+            parse_seeds(seeds)
+        assert len(str(error.value)) < 500
+    grid = "".join(
+        f"{key} = {list(range(1, 100))}\n" for key in ("lr", "epochs", "batch", "liars", "rounds", "clients")
+    )
+    (tmp_path / "study.toml").write_text(f'name = "x"\nstrategies = ["FedAvg"]\nseeds = 1\n[grid]\n{grid}')
+    with pytest.raises(ValueError, match=r"the study has 941,480,149,401 cells; give at most 100,000"):
+        read_study(tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_does_not_block(given: Path) -> None:
+    (given / "study.json").unlink()
+    os.mkfifo(given / "study.json")
+    with pytest.raises(ValueError, match="not a regular file"):
+        status(given)
