@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= runs/demo
 BENCH ?= speed
 
-.PHONY: demo test crash matrix bench clean
+.PHONY: demo test crash matrix fuzz licences advisories bench clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -34,6 +34,21 @@ crash: $(VENV)/.installed-dev
 matrix: $(VENV)/.installed-dev
 	$(BIN)/python tests/matrix.py
 
+# A million changed inputs for every reader of foreign content (docs/fuzzing.md): about a quarter of an hour.
+FUZZ ?= --inputs 1000000 --coverage 5000
+fuzz: $(VENV)/.installed-dev
+	cd tests && ../$(BIN)/python -m fuzzing $(FUZZ)
+
+# The licence of every pinned package, as docs/licences.md.
+licences: $(VENV)/.installed-dev
+	$(BIN)/python tests/licences.py
+
+# The pins against known advisories; needs the internet. pip-audit gets an environment of its own.
+advisories:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --disable-pip-version-check -q pip-audit
+	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -46,4 +61,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-audit runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

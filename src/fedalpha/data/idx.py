@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedalpha.data.fetching import Files
 from fedalpha.data.sets.base import Partitioned, Samples
+from fedalpha.text import shown
 
 FILES = (
     "train-images-idx3-ubyte",
@@ -42,6 +44,10 @@ def parse_idx(content: bytes) -> NDArray[np.uint8]:
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 2, 7, 9]))
     array([[7, 9]], dtype=uint8)
     """
-    dimensions = content[3]
-    shape = np.frombuffer(content, ">u4", dimensions, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+    if len(content) < 4 or content[:3] != b"\0\0\x08" or len(content) < 4 + 4 * content[3]:
+        raise ValueError("it is not an idx file of bytes; fetch the data set again")
+    start = 4 + 4 * content[3]
+    shape = tuple(np.frombuffer(content[4:start], ">u4").tolist())
+    if len(shape) > 4 or math.prod(shape) != len(content) - start:
+        raise ValueError(f"an idx file announces {shown(shape)} values and has {len(content) - start} bytes")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

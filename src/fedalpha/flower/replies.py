@@ -13,6 +13,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedalpha.flower.sums import Arrays, is_float
+from fedalpha.text import plain, shown
 
 OURS = "fedalpha."
 """The names of records that fedalpha adds to a message (extras, client state) begin with this."""
@@ -33,7 +34,7 @@ def content_of(reply: Message | None) -> Any:
         raise Rejected("no reply in time")
     if reply.has_error():
         reason = (reply.error.reason or "").strip().splitlines()
-        raise Rejected(f"error {reply.error.code}: {reason[-1] if reason else 'no reason given'}")
+        raise Rejected(f"error {reply.error.code}: {shown(reason[-1]) if reason else 'no reason given'}")
     return reply.content
 
 
@@ -139,4 +140,4 @@ def _names(names: Collection[str]) -> str:
 
 def _brief(value: object, form: Callable[[Any], str] = repr) -> str:
     text = form(value) if not isinstance(value, int) or abs(value) < 2**64 else f"a number of {value.bit_length()} bits"
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return plain(text if len(text) <= 80 else f"{text[:80]}…")

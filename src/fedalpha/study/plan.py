@@ -366,7 +366,7 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
     except UntrustedError:
         raise
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: {error}") from None
+        raise ValueError(f"{file}: {shown(error, 2_000)}") from None
     return found
 
 

@@ -138,7 +138,7 @@ class _Means:
         return None if found is None else mean(found)
 
 
-_NUMBER = (int, float)
+_NUMBER = int | float
 _RUNNING = {"pid": int, "label": str, "started": _NUMBER, "time": _NUMBER, "begun": int, "round": int, "rounds": int}
 _TIME = {"cell": str, "rounds": int, "seconds": _NUMBER}
 
@@ -150,8 +150,10 @@ def _record(text: str | None, form: Mapping[str, Any] = _RUNNING) -> dict[str, A
     except (ValueError, RecursionError):
         return None
     whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in form.items())
-    accuracy = found.get("accuracy") if whole else None
-    return found if whole and (accuracy is None or isinstance(accuracy, _NUMBER)) else None
+    if not whole or not isinstance(found.get("accuracy", 0.0), _NUMBER | None):
+        return None
+    numbers = [value for value in found.values() if isinstance(value, _NUMBER)]
+    return found if all(-(2**53) <= value <= 2**53 for value in numbers) else None
 
 
 def _times(text: str | None) -> list[dict[str, Any]]:
