@@ -62,7 +62,7 @@ class Target(ABC):
 class Texts(Target):
     """Objects as text, of every registry."""
 
-    name, share = "texts of rules", 38
+    name, share = "texts of rules", 42
     readers: ClassVar = {
         "text.py": ("Registry.parse", "Registry._call", "Registry._argument", "nearest", "call", "_value")
     }
@@ -124,14 +124,22 @@ class Texts(Target):
 class Words(Target):
     """Small texts: conditions, measures, seeds."""
 
-    name, share = "conditions, measures, seeds", 10
+    name, share = "conditions, measures, seeds", 12
     readers: ClassVar = {
-        "study/conditions.py": ("StopAt.parse",),
+        "analysis/conditions.py": ("condition", "_one", "_known"),
         "analysis/measures/base.py": ("Measure.parse",),
         "study/plan.py": ("parse_seeds",),
     }
     seeds = ("accuracy >= 0.6", "round > 3", "R_60", "accuracy@30", "auc", "loss", "5", "3,4,5", "10-19", "steps_to_60")
-    seeds = (*seeds, "accuracy >= e", "accuracy >= 60", "0-999999", "3,3")
+    seeds = (
+        *seeds,
+        "accuracy >= e",
+        "accuracy >= 60",
+        "0-999999",
+        "3,3",
+        "patience(loss, rounds=5)",
+        "round > 3 or x < 1",
+    )
 
     def make(self, draw: random.Random) -> Any:
         text = draw.choice(self.seeds)
@@ -141,11 +149,11 @@ class Words(Target):
         return given[1].isascii() and len(given[1]) < 40
 
     def read(self, given: Any) -> None:
+        from fedalpha.analysis.conditions import condition
         from fedalpha.analysis.measures import Measure
-        from fedalpha.study.conditions import StopAt
         from fedalpha.study.plan import parse_seeds
 
-        (StopAt.parse, Measure.parse, parse_seeds)[given[0]](given[1])
+        (condition, Measure.parse, parse_seeds)[given[0]](given[1])
 
 
 class _Toml(Target):
@@ -178,7 +186,7 @@ class _Toml(Target):
 class SettingsFiles(_Toml):
     """TOML files of settings."""
 
-    name, share = "settings (TOML)", 14
+    name, share = "settings (TOML)", 11
     readers: ClassVar = {
         "runs/settings.py": (
             *("read_settings", "read_text", "settings", "_plugin", "_engine", "_address", "Settings._coherent"),
@@ -234,7 +242,7 @@ class SettingsFiles(_Toml):
 class StudyFiles(_Toml):
     """TOML files of studies."""
 
-    name, share = "studies (TOML)", 4
+    name, share = "studies (TOML)", 2
     readers: ClassVar = {
         "study/plan.py": (
             *("read_study", "study", "_explained", "_once", "_why_not", "_label", "Study._plugin", "Study._seeds"),
@@ -289,7 +297,7 @@ def _without_none(tree: Any) -> Any:
 class Checkpoints(Target):
     """Generations with valid checksums and changed contents, or with changed bytes."""
 
-    name, share = "checkpoints", 4
+    name, share = "checkpoints", 3
     readers: ClassVar = {
         "store/generations.py": (
             *("Generations.load", "Generations._read", "_unpacked", "_records", "_checked", "_verified"),
@@ -362,7 +370,7 @@ class Checkpoints(Target):
 class Cells(Target):
     """Parquet files of cells."""
 
-    name, share = "cells (Parquet)", 4
+    name, share = "cells (Parquet)", 2
     readers: ClassVar = {
         "study/tables.py": ("read", "_without_dictionaries", "split", "result_of", "_about", "_kind", "check_format"),
         "study/store.py": ("Store.get", "Store._tables", "Store._read"),
@@ -441,7 +449,7 @@ class Cells(Target):
 class Plans(Target):
     """The ``study.json`` and the logs of a study's folder."""
 
-    name, share = "plans and logs (JSON)", 4
+    name, share = "plans and logs (JSON)", 2
     readers: ClassVar = {
         "study/status.py": ("load_study", "status", "_left", "_record", "_times"),
         "study/store.py": ("Store.plan",),
@@ -488,7 +496,7 @@ class Plans(Target):
 class Histories(Target):
     """``history.jsonl`` of a run folder."""
 
-    name, share = "histories (JSON lines)", 6
+    name, share = "histories (JSON lines)", 8
     readers: ClassVar = {"analysis/history.py": ("read", "_row", "_lines")}
     rows = tuple({"round": r, "accuracy": 0.5, "loss": 1.5, "alpha": [0.5, 0.5]} for r in range(3))
 
@@ -514,7 +522,7 @@ class Histories(Target):
 class IdxFiles(Target):
     """Pictures and labels in MNIST's format."""
 
-    name, share = "idx files", 8
+    name, share = "idx files", 10
     readers: ClassVar = {"data/idx.py": ("parse_idx",)}
     seeds = (
         bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, *range(12)]),

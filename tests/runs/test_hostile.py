@@ -136,6 +136,8 @@ def test_a_logger_does_not_write_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "rounds.csv").symlink_to(tmp_path / "precious")
     with pytest.raises(LinkError, match="is a link"):
         LOGGERS.parse(f"csv({str(tmp_path / 'rounds.csv')!r})").on_start(1)
+    with pytest.raises(LinkError, match="is a link"):
+        LOGGERS.parse(f"jsonlog({str(tmp_path / 'rounds.csv')!r})").on_start(1)
     assert (tmp_path / "precious").read_text() == "mine"
 
 

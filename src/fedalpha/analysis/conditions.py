@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedalpha.analysis.columns import Column, stored
-from fedalpha.text import Registry, Spelled, nearest
+from fedalpha.text import Registry, Spelled, nearest, quoted
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -140,9 +140,9 @@ def condition(text: str | Condition, key: str = "stop") -> Condition:
     if isinstance(text, Condition):
         return text
     if not isinstance(text, str):
-        raise ValueError(f"{key} = {text!r} is not a condition; write it like 'accuracy >= 0.6'")
+        raise ValueError(f"{key} = {quoted(text)} is not a condition; write it like 'accuracy >= 0.6'")
     parts = re.split(r"\s+or\s+", text.strip())
-    found = tuple(_one(part, f"{key} = {text!r}") for part in parts)
+    found = tuple(_one(part, f"{key} = {quoted(text)}") for part in parts)
     return found[0] if len(found) == 1 else Either(found)
 
 
@@ -169,7 +169,7 @@ def _one(text: str, where: str) -> Condition:
 def _known(column: str, where: str) -> Column:
     known = {found.name: found for found in stored("none")}
     if column not in known:
-        raise ValueError(f"{where}: unknown column {column!r}; {nearest(column, known)}")
+        raise ValueError(f"{where}: unknown column {quoted(column)}; {nearest(column, known)}")
     return known[column]
 
 

@@ -11,8 +11,7 @@ from fedalpha.analysis.columns import columns
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.loggers.base import LOGGERS
-from fedalpha.store import LinkError
+from fedalpha.runs.loggers.base import LOGGERS, opened
 
 
 @LOGGERS.register(name="csv", examples=("csv(rounds.csv)",))
@@ -29,10 +28,7 @@ class Csv(Callback):
 
     def on_start(self, rounds: int) -> None:
         self._names = [column.name for column in columns() if column.dtype and not column.per_client]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_symlink() and (self.path.is_file() or not self.path.exists()):
-            raise LinkError(f"{self.path} is a link; give the path of the file itself, or remove the link")
-        self._file = self.path.open("w", newline="", encoding="utf-8")
+        self._file = opened(self.path, "w")
         self._write([self._names])
 
     def on_resume(self, rows: Sequence[Row]) -> None:

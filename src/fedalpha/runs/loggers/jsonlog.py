@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.loggers.base import LOGGERS
+from fedalpha.runs.loggers.base import LOGGERS, opened
 
 
 @LOGGERS.register(name="jsonlog", examples=("jsonlog(events.jsonl)",))
@@ -27,8 +27,7 @@ class JsonLog(Callback):
         self._file: TextIO | None = None
 
     def on_start(self, rounds: int) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = opened(self.path, "a")
         self._write("start", 0, rounds=rounds)
 
     def on_resume(self, rows: Sequence[Row]) -> None:
