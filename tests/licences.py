@@ -60,7 +60,7 @@ def page() -> str:
         "# Licences of the pinned packages",
         "",
         "Every package of `constraints.txt`, with the licence that its metadata state. *Asked for by* names",
-        "fedalpha or one of its extras; the other packages are needed by these. `make licences` writes this page again.",
+        "fedalpha or one of its extras; the others are needed by these. `make licences` writes this page again.",
         "",
         "| package | version | licence | asked for by |",
         "|---|---|---|---|",
