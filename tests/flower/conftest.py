@@ -26,6 +26,7 @@ class LocalGrid(Grid):
         self.log: list[tuple[str, int]] = []
         self._replies: dict[str, Message] = {}
         self._next = itertools.count()
+        self.contexts: dict[int, Context] = {}
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1  # what Flower sets in a server app
 
     def client(self, node: int) -> int:
@@ -40,7 +41,7 @@ class LocalGrid(Grid):
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = str(next(self._next))
             self.log.append((message.metadata.message_type, self.client(node)))
-            context = Context(1, node, dict(self.nodes[node]), RecordDict(), {})
+            context = self.contexts.setdefault(node, Context(1, node, dict(self.nodes[node]), RecordDict(), {}))
             try:
                 reply: Message | None = self.app(message, context)
             except Exception as error:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedalpha.flower.saved import Saved
+from fedalpha.analysis.history import History, read
+from fedalpha.store import Generations
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 sys.path.insert(0, str(EXAMPLE))
@@ -50,10 +51,10 @@ def until(condition: Callable[[], Any], seconds: float = 300) -> Any:
     return found
 
 
-def state(folder: Path) -> dict[str, Any]:
-    found = Saved(folder).read()
+def rounds_in(folder: Path) -> int:
+    found = Generations(folder / "checkpoint").load()
     assert found is not None
-    return found
+    return int(found[1][-1]["round"])
 
 
 def expected(rounds: int) -> tuple[np.ndarray, list[list[float]]]:
@@ -83,18 +84,17 @@ def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower
     save = flower.folder / "resumed"
     config = {"strategy": "FedWorse(k=2)", "rounds": 3, "save": str(save)}
     first = flower.submit(config)
-    until(lambda: list(save.glob("checkpoint/*.json")))
+    until(lambda: (save / "checkpoint").exists() and rounds_in(save) >= 1)
     for id in flower.server_apps():
         os.kill(id, signal.SIGKILL)
     until(lambda: not flower.server_apps())
-    done = state(save)["round"]
-    assert done < 3
+    assert rounds_in(save) < 3
     flower.run(config)
-    final = state(save)
+    final: History = read(save)
     model, alphas = expected(3)
-    assert final["arrays"]["w"].numpy().tobytes() == model.tobytes()
-    assert [row["alpha"] for row in final["rows"]] == alphas
-    assert [row["round"] for row in final["rows"]] == [1, 2, 3]
+    assert final.model["w"].numpy().tobytes() == model.tobytes()
+    assert [row["alpha"] for row in final.rows[1:]] == alphas
+    assert [row["round"] for row in final.rows] == [0, 1, 2, 3]
     assert flower.status(first) != "finished:completed"
 
 
@@ -105,7 +105,7 @@ def test_a_supernode_killed_in_a_round_is_left_out(flower: Deployment) -> None:
     until(flag.exists)
     stop(flower.supernodes[1], signal.SIGKILL)
     assert flower.wait(run) == "finished:completed"
-    row = state(save)["rows"][0]
+    row = read(save).rows[1]
     assert row["alpha"] == [0.5, 0.0, 0.5]
     assert [refusal["client"] for refusal in row["refused"]] == [1]
     assert not row["kept"]

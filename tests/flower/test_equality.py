@@ -1,17 +1,33 @@
-"""The Flower strategy gives the embedded engine's weights and model, to the bit."""
+"""A live federation gives the rows and the model of `fedalpha.run`, to the bit, for every rule.
+
+Real ClientApps and messages on a grid in this process: 12 clients of which half take part, 4 rounds. Client 2 is
+refused because of its loss: before weighing, where the rule looks at losses. Client 5 is lost after weighing.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from flwr.app import Message
 from torch import nn
 
 import fedalpha
+from fedalpha.apply import APPLIES
+from fedalpha.combine import COMBINES
 from fedalpha.data import Pooled
-from fedalpha.flower import FedAlpha, client_app, initial_arrays
+from fedalpha.flower import FedAlpha, client_app, evaluate_on, initial_arrays
 from fedalpha.flower.pytorch import to_parameters
+from fedalpha.select import SELECTIONS
+from fedalpha.strategies import STRATEGIES
+
+SHUFFLED = [7, 2, 11, 0, 5, 1, 9, 3, 10, 4, 8, 6]
+ACCIDENTS = "together(lie(loss=-1, clients=[2]), drop(clients=[5]))"
+UPDATE = "sgd(lr=0.1, batch=20, momentum=0.5)"
 
 
 class Net(nn.Module):
@@ -26,50 +42,148 @@ class Net(nn.Module):
         return self.head(self.body(x))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "model", "share"),
-    [
-        ("FedAvg", "mlp", 1.0),
-        ("FedSoftWorse(T=0.2)", Net, 1.0),
-        ("FedSoftWorse(T=0.2)", "mlp", 0.7),
-        ("FedWorse(k=0.3)", "mlp", 1.0),
-        ("FedSoftBetter(T=0.2, loss=after)", "softmax", 0.5),
-        ("FedSoftWorse(T=0.5, loss=train, optima=estimated)", "softmax", 0.7),
-        ("switch(FedWorse(k=2), FedAvg, at=2)", "softmax", 1.0),
-        ("FedMGDA", "softmax", 0.7),
-        ("qFedAvg(q=1)", "softmax", 0.7),
-        ("FedDisco", "softmax", 0.7),
-        ("FedAWA(lr=0.5)", "softmax", 0.7),
-        ("unbiased(FedAvg)", "softmax", 0.5),
-    ],
-)
-def test_the_same_alpha_and_the_same_model(
-    digits: Pooled, grid_of: Any, strategy: str, model: Any, share: float
-) -> None:
-    update = "sgd(lr=0.1, batch=20, momentum=0.5)"
+def app_of(digits: Pooled, model: Any, update: str) -> Any:
+    return client_app(
+        model, lambda context: digits.client(int(context.node_config["partition-id"])), update, classes=10, seed=5
+    )
+
+
+def accidents(grid: Any) -> Callable[[int, Message, Message], Message | None]:
+    """What `ACCIDENTS` does, done to real replies."""
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        kind, client = message.metadata.message_type, grid.client(node)
+        if kind in ("query.loss", "train") and client == 2:
+            metrics = reply.content["metrics"]
+            metrics.update({key: -1.0 for key in metrics if key.endswith("loss")})
+        return None if kind == "train" and client == 5 else reply
+
+    return spoil
+
+
+UNLIKE = {"nodes", "dominant", "metrics", "seconds", "refused", "worst_client_accuracy", "client_accuracy_spread"}
+"""Columns of one of them, and the reasons of refusals, which are in other words."""
+
+
+def compare(rule: FedAlpha, found: Any, expected: Any) -> None:
+    for row, other in zip(rule.rows, expected.rows, strict=True):
+        assert {k: v for k, v in row.items() if k not in UNLIKE} == {k: v for k, v in other.items() if k not in UNLIKE}
+        assert {r["client"] for r in row["refused"]} == {r["client"] for r in other["refused"]}
+    found = to_parameters(found.arrays)
+    assert found.keys() == expected.model.keys()
+    for name, value in found.items():
+        assert value.numpy().tobytes() == expected.model[name].numpy().tobytes(), name
+
+
+def both(
+    digits: Pooled,
+    grid_of: Any,
+    strategy: str = "FedSoftWorse(T=0.2)",
+    model: Any = "softmax",
+    spoil: bool = True,
+    update: str = UPDATE,
+    server: dict[str, Any] | None = None,
+    **rules: Any,
+) -> FedAlpha:
+    """Run both and compare them; ``rules`` are the same text in both."""
+    out = rules.pop("out", None)
+    rules.setdefault("select", "uniform(C=0.5)")
+    rules.setdefault("fault", None)
     expected = fedalpha.run(
         digits,
         model,
         strategy,
         rounds=4,
         seed=5,
-        select=f"uniform(C={share})",
         update=update,
-        engine="embedded(workers=1)",
+        engine="embedded(workers=1, vectorise=false)",
+        **{**rules, "fault": ACCIDENTS if spoil else rules["fault"]},
     )
-    app = client_app(
-        model, lambda context: digits.client(int(context.node_config["partition-id"])), update, classes=10, seed=5
-    )
-    rule = FedAlpha(strategy, seed=5, fraction_train=share, fraction_evaluate=0.0)
-    grid = grid_of(app, clients=[7, 2, 11, 0, 5, 1, 9, 3, 10, 4, 8, 6])  # nodes in another order
-    result = rule.start(grid, initial_arrays(model, digits.shape, 10, seed=5), num_rounds=4)
-    for row, other in zip(rule.rows, expected.rows[1:], strict=True):
-        evaluated = {"accuracy", "loss", "worst_client_accuracy", "client_accuracy_spread", "seconds"}
-        assert row.keys() >= other.keys() - evaluated
-        assert {key: row[key] for key in other.keys() - evaluated} == {
-            key: other[key] for key in other.keys() - evaluated
-        }
-    found = to_parameters(result.arrays)
-    assert found.keys() == expected.model.keys()
-    for name, value in found.items():
-        assert value.numpy().tobytes() == expected.model[name].numpy().tobytes(), name
+    rule = FedAlpha(strategy, seed=5, clients=12, fraction_evaluate=0.0, bound=None, out=out, **rules, **(server or {}))
+    grid = grid_of(app_of(digits, model, update), SHUFFLED)
+    grid.spoil = accidents(grid) if spoil else grid.spoil
+    first = initial_arrays(model, digits.shape, 10, seed=5)
+    test = evaluate_on(model, digits.test, classes=10)
+    found = rule.start(grid, first, num_rounds=4, timeout=0.2, evaluate_fn=test)
+    compare(rule, found, expected)
+    return rule
+
+
+@pytest.mark.parametrize("strategy", [entry.examples[0] for entry in STRATEGIES])
+def test_every_strategy(digits: Pooled, grid_of: Any, strategy: str) -> None:
+    both(digits, grid_of, strategy)
+
+
+@pytest.mark.parametrize("select", [text for entry in SELECTIONS for text in entry.examples])
+def test_every_selection(digits: Pooled, grid_of: Any, select: str) -> None:
+    both(digits, grid_of, "FedAvg", select=select)
+
+
+@pytest.mark.parametrize("combine", [text for entry in COMBINES for text in entry.examples])
+def test_every_combine_rule(digits: Pooled, grid_of: Any, combine: str) -> None:
+    server = {"model": "mlp(hidden=[16])"} if combine.startswith(("pfnm", "feddist")) else {}
+    strategy = "FedSoftWorse(T=0.2)"
+    if combine.startswith("noise"):
+        combine, strategy = "noise(clip(mean, C=1.0), z=1.0, c=0.3)", "cap(FedAvg, 0.3)"
+    both(digits, grid_of, strategy, "mlp(hidden=[16])", combine=combine, server=server)
+
+
+@pytest.mark.parametrize("apply", [text for entry in APPLIES for text in entry.examples])
+def test_every_apply_rule(digits: Pooled, grid_of: Any, apply: str) -> None:
+    both(digits, grid_of, model=Net, apply=apply)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "model"),
+    [
+        ("FedSoftWorse(T=0.2)", Net),
+        ("cap(FedSoftWorse(T=0.2), 0.3)", "mlp"),
+        ("FedSoftBetter(T=0.2, loss=after)", "softmax"),
+        ("FedSoftWorse(T=0.5, loss=train, optima=estimated)", "softmax"),
+        ("switch(FedWorse(k=2), FedAvg, at=2)", "softmax"),
+    ],
+)
+@pytest.mark.parametrize("spoil", [False, True])
+def test_the_mean_without_torch(digits: Pooled, grid_of: Any, strategy: str, model: Any, spoil: bool) -> None:
+    both(digits, grid_of, strategy, model, spoil=spoil)
+
+
+@pytest.mark.parametrize("fault", ["sign_flip(clients=2)", "replay(clients=2)", "straggler(p=0.3, delay=60)"])
+def test_faults_for_drills(digits: Pooled, grid_of: Any, fault: str) -> None:
+    both(digits, grid_of, spoil=False, fault=fault, deadline=30.0, combine="median")
+
+
+@pytest.mark.parametrize(
+    ("update", "select"),
+    [
+        ("scaffold(lr=0.1, batch=20)", "uniform(C=0.5)"),
+        ("scaffold(lr=0.1, batch=20, prior=size)", "uniform(C=0.5)"),
+        ("fedpage(lr=0.05, batch=20, steps=4, p=0.3)", "fedpage(C=0.5, p=0.3)"),
+    ],
+)
+@pytest.mark.parametrize("states", ["server", "node"])
+def test_clients_with_state(digits: Pooled, grid_of: Any, update: str, select: str, states: str) -> None:
+    both(digits, grid_of, "FedAvg", update=update, select=select, server={"update": update, "states": states})
+
+
+def test_reevaluation_on_the_servers_data(grid_of: Any) -> None:
+    digits = fedalpha.federation("digits", partition="shards(size=30)", clients=12, seed=0, validation=0.1)
+    assert digits.validation is not None
+    validation = evaluate_on("softmax", digits.validation, classes=10)
+    for strategy in ("FedSoftWorse(T=0.2)", "FedSoftWorse(T=0.2, loss=after)"):
+        both(digits, grid_of, strategy, reevaluate=2, server={"validation": validation})
+
+
+def test_the_folder_has_the_files_of_a_run(digits: Pooled, grid_of: Any, tmp_path: Path) -> None:
+    rule = both(digits, grid_of, out=tmp_path / "live")
+    fedalpha.run(
+        digits, "softmax", "FedSoftWorse(T=0.2)", rounds=4, seed=5, update=UPDATE, select="uniform(C=0.5)",
+        engine="embedded(workers=1, vectorise=false)", fault=ACCIDENTS, out=tmp_path / "run",
+    )  # fmt: skip
+    assert {p.name for p in (tmp_path / "live").iterdir()} == {p.name for p in (tmp_path / "run").iterdir()}
+    same = [(tmp_path / place / "model.safetensors").read_bytes() for place in ("live", "run")]
+    assert same[0] == same[1]
+    rows = [json.loads(line) for line in (tmp_path / "live" / "history.jsonl").read_text().splitlines()]
+    assert rows == rule.rows
+    assert json.loads((tmp_path / "live" / "config.json").read_text())["federation"] == "flower"
+    assert fedalpha.analysis.history.read(tmp_path / "live").accuracy[-1] == rows[-1]["accuracy"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fedalpha
-from fedalpha.flower.saved import Saved
+from fedalpha.analysis.history import read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
@@ -28,15 +28,15 @@ def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -
     assert found.returncode == 0, found.stdout + found.stderr
     assert "FedWorse(k=1)" in found.stdout
     assert "everything is stopped" in found.stdout
-    state = Saved(tmp_path / "result0").read()
-    assert state is not None
+    state = read(tmp_path / "result0")
 
     digits = fedalpha.federation("digits", partition="shards(size=30)", clients=2, seed=0)
     update = "sgd(lr=0.1, batch=32, epochs=1)"
     here = fedalpha.run(digits, "mlp", "FedWorse(k=1)", rounds=1, seed=0, update=update, engine="embedded(workers=1)")
-    assert [row["alpha"] for row in state["rows"]] == [row["alpha"] for row in here.rows[1:]]
-    assert [row["accuracy"] for row in state["rows"]] == [row["accuracy"] for row in here.rows[1:]]
-    for name, array in state["arrays"].items():
+    assert [row["alpha"] for row in state.rows] == [row["alpha"] for row in here.rows]
+    assert [row["accuracy"] for row in state.rows] == [row["accuracy"] for row in here.rows]
+    assert state.model.keys() == here.model.keys()
+    for name, array in state.model.items():
         assert array.numpy().tobytes() == here.model[name].numpy().tobytes(), name
 
 

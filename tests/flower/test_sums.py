@@ -32,7 +32,10 @@ def test_numpy_and_torch_sums_have_the_same_bytes(count: int, width: int) -> Non
     alpha[:: max(2, count // 3)] *= 0 if count > 3 else 1
     clients = models(count, width)
     in_torch = weighted_sum(alpha, [{k: torch.from_numpy(np.array(v)) for k, v in m.items()} for m in clients]).values
-    in_numpy = sums.weighted_sum(alpha, clients)
+    running = sums.Running(alpha)
+    for place, model in enumerate(clients):
+        running.add(place, model)
+    in_numpy = running.total()
     assert in_numpy.keys() == in_torch.keys()
     for name, value in in_numpy.items():
         assert np.asarray(value).tobytes() == in_torch[name].numpy().tobytes(), name

@@ -1,14 +1,193 @@
-"""Metrics of a round: the user's own, aggregated where all replies have them, and those of fedalpha."""
+"""What is noted of a round: its row, the users' own metrics, and the accuracy that a rule may look at."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
-from logging import WARNING
+from logging import INFO, WARNING
 from typing import Any
 
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import strategy as flower
 from flwr.supercore import log
+
+from fedalpha.analysis.columns import Context, row
+from fedalpha.defence.tolerance import influence
+from fedalpha.flower.replies import Rejected, finite, metrics_of, number
+from fedalpha.flower.roll import Roll
+from fedalpha.flower.rounds import Round
+from fedalpha.round import Algorithm, tell
+from fedalpha.strategies import Strategy
+
+_LONGEST = 1000
+"""Numbers of a list, and characters of a name, that a row keeps of a user's metric."""
+
+
+class Noted:
+    """What is known of the current round, until its row is written."""
+
+    def __init__(self, algorithm: Algorithm, liars: int, accuracy_key: str, evaluated_loss: str) -> None:
+        self.algorithm, self.liars = algorithm, liars
+        self.accuracy_key, self.evaluated_loss = accuracy_key, evaluated_loss
+        self.accuracy: float | None = None
+        self.trained = False
+        """whether a client has ever delivered"""
+        self._warned = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._now: Round | None = None
+        self._nodes: dict[int, str] = {}
+        self._metrics: dict[str, MetricRecord] = {}
+        self._started = time.monotonic()
+
+    def check(self, rule: Strategy, server: bool, clients: bool, source: str) -> None:
+        """Raise if the rule looks at something that nobody measures."""
+        if "accuracy" in rule.requires and not server and not clients:
+            raise ValueError(f"{rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
+        if source == "evaluate" and not clients:
+            raise ValueError(
+                'losses="evaluate" takes the losses of the clients\' evaluation: set fraction_evaluate > 0'
+            )
+
+    def begin(self, now: Round, nodes: dict[int, str]) -> None:
+        self._now, self._nodes, self._started = now, nodes, now.started
+
+    def trained_with(self, now: Round, over: flower.FedAvg) -> MetricRecord | None:
+        """Log the outcome, and aggregate the clients' training metrics; None if the model was kept."""
+        assert now.outcome is not None
+        self._now = now
+        self.trained = self.trained or bool(now.told)
+        tell(now.outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values), self._nodes)
+        if now.outcome.kept is not None:
+            return None
+        metrics = average(now.metrics, over.train_metrics_aggr_fn, over.weighted_by_key)
+        if metrics is not None:
+            self._metrics["train"] = metrics
+        return report(self._row(now.number), metrics)
+
+    def evaluated_with(
+        self, server_round: int, replies: list[Message], over: flower.FedAvg, roll: Roll
+    ) -> MetricRecord | None:
+        """Aggregate the clients' evaluation metrics; a strategy ``over`` with a way of its own does so itself."""
+        clients, usable = {node: id for id, node in roll.nodes.items()}, []
+        for reply in replies:
+            try:
+                metrics = metrics_of(reply)
+                number(metrics, over.weighted_by_key)
+                if roll.source == "evaluate":
+                    told = server_round, finite(metrics, self.evaluated_loss)
+                    roll.losses[clients[reply.metadata.src_node_id]] = told
+                usable.append(reply)
+            except Rejected as reason:
+                log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
+        if type(over).aggregate_evaluate is not flower.FedAvg.aggregate_evaluate:
+            record = over.aggregate_evaluate(server_round, usable)
+        else:
+            record = average([reply.content for reply in usable], over.evaluate_metrics_aggr_fn, over.weighted_by_key)
+        self.look("evaluate", record)
+        return record
+
+    def look(self, name: str, record: MetricRecord | None) -> None:
+        """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
+        if record is None:
+            return
+        log(INFO, "fedalpha: %s: %s", "evaluation" if name == "server" else "clients' evaluation", record)
+        self._metrics[name] = record
+        value = record.get(self.accuracy_key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        if 0 <= value <= 1:
+            self.accuracy = float(value)
+        elif not self._warned:
+            self._warned = True
+            log(
+                WARNING,
+                "fedalpha: the metric %r is %g and is ignored: an accuracy is a share between 0 and 1 (0.6, "
+                "not 60); let the evaluation return one, or name another metric in accuracy_key=",
+                self.accuracy_key,
+                value,
+            )
+
+    def row(self, server_round: int) -> dict[str, Any]:
+        """The row of the round, complete; what was noted is forgotten."""
+        found = self._row(server_round)
+        self._clear()
+        return found
+
+    def _row(self, server_round: int) -> dict[str, Any]:
+        now = self._now
+        outcome = None if now is None else now.outcome
+        live: dict[str, Any] = {"metrics": {name: _kept(record) for name, record in self._metrics.items()}}
+        if now is not None and any(report.fresh for report in now.told.values()):
+            live["fresh"] = [id for id, report in now.told.items() if report.fresh]
+        context = Context(
+            round=server_round,
+            outcome=outcome,
+            influence=None if outcome is None or outcome.kept is not None else self._influence(outcome),
+            accuracy=self._of(self.accuracy_key, 0.0, 1.0),
+            loss=self._of("loss", -math.inf, math.inf),
+            nodes=self._nodes,
+            live=live,
+            seconds=time.monotonic() - self._started,
+        )
+        return row(context)
+
+    def _of(self, key: str, low: float, high: float) -> float | None:
+        """A metric of the server's evaluation, otherwise of the clients'."""
+        for name in ("server", "evaluate"):
+            value = self._metrics[name].get(key) if name in self._metrics else None
+            if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+                return float(value)
+        return None
+
+    def _influence(self, outcome: Any) -> dict[str, Any]:
+        """The influence of any ``liars`` clients in the round."""
+        weigh, combine = self.algorithm.weigh, self.algorithm.combine
+        return influence(weigh, combine, outcome.cohort, outcome.alpha, self.liars, outcome.lost).row()
+
+    def memory(self) -> dict[str, Any]:
+        """What a server that is started again needs."""
+        return {"accuracy": self.accuracy, "trained": self.trained}
+
+    def recall(self, memory: Mapping[str, Any], accuracy: float | None) -> None:
+        """Restore what `memory` returned."""
+        self.accuracy, self.trained = memory.get("accuracy", accuracy), bool(memory.get("trained"))
+
+    def result(self, arrays: ArrayRecord, rows: list[dict[str, Any]]) -> flower.Result:
+        """The result of a run as Flower returns it, with the metrics of all rounds."""
+        result = flower.Result(arrays=arrays)
+        places = {
+            "train": result.train_metrics_clientapp,
+            "evaluate": result.evaluate_metrics_clientapp,
+            "server": result.evaluate_metrics_serverapp,
+        }
+        for told in rows:
+            for name, values in told["metrics"].items():
+                places[name][told["round"]] = MetricRecord(dict(values))
+            if told["round"] and told["kept"] is None and told["alpha"] is not None:
+                trained = result.train_metrics_clientapp
+                trained[told["round"]] = report(told, trained.get(told["round"]))
+        return result
+
+
+def measured(record: MetricRecord | None) -> float:
+    """The loss that an evaluation on the server's data found."""
+    value = None if record is None else record.get("loss")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("validation= must return a metric 'loss' on the server's data, as evaluate_on(…) does")
+    return float(value)
+
+
+def _kept(record: MetricRecord) -> dict[str, Any]:
+    """The metrics that a row keeps; JSON has no NaN, so it is left out."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        values = value if isinstance(value, list) else [value]
+        if len(name) <= _LONGEST and len(values) <= _LONGEST and all(math.isfinite(v) for v in values):
+            found[name] = value
+    return found
 
 
 def average(

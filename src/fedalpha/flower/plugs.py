@@ -6,14 +6,16 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
 
-from fedalpha.flower.reports import Model, Report, Reports
-from fedalpha.flower.sums import is_float, weighted_mean
+from fedalpha.flower.forms import Form
+from fedalpha.flower.reports import Model, Reports
+from fedalpha.flower.sums import Arrays, is_float, mean_of, weighted_mean
 from fedalpha.round import Ids
 from fedalpha.select import Population, Select
 from fedalpha.strategies import Array as Numbers
@@ -71,8 +73,12 @@ class fraction(Select):
 class Mean(PlugPoint):
     """Σ alpha_i·w_i, to the bit what ``mean`` gives in torch."""
 
-    linear = False
+    linear = True
     clipped_to = None
+    wants: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return "mean"
 
     def init(self) -> State:
         return {}
@@ -82,8 +88,12 @@ class Mean(PlugPoint):
     ) -> tuple[Model, State]:
         if not alpha.any():  # no client counts, for example because all are idle
             return broadcast, state
-        arrays = weighted_mean(alpha, [r.arrays for r in reports.items], broadcast.arrays, simplex)
-        return dataclasses.replace(broadcast, arrays=arrays), state
+        if reports.total is None:
+            arrays = weighted_mean(alpha, reports.models(), broadcast.parameters, simplex)
+        else:
+            rest = 0.0 if simplex else 1 - math.fsum(alpha.tolist())
+            arrays = mean_of(reports.total, broadcast.parameters, rest)
+        return dataclasses.replace(broadcast, parameters=arrays), state
 
 
 class Remote(PlugPoint):
@@ -92,35 +102,90 @@ class Remote(PlugPoint):
     def pulled(self, round: int) -> float:
         return 0.0
 
-    def absorb(self, broadcast: Model, reports: Sequence[Report], population: Population) -> dict[str, Any]:
+    def absorb(self, broadcast: Any, reports: Sequence[Any], population: Population) -> Any:
         return broadcast.extras
 
 
-@dataclass(frozen=True)
-class Optimiser(PlugPoint):
-    """A Flower server optimiser. It receives the combined model as if one client had sent it.
+class Replace(PlugPoint):
+    """The aggregate becomes the model."""
 
-    It keeps its own state, so it is called once per round, by the step that ends the round.
-    """
-
-    over: flower.FedAvg
-    server_round: int = 0
-    reply: Message | None = None
-    """A reply of this round; it carries the combined model to the optimiser."""
+    def __str__(self) -> str:
+        return "replace"
 
     def init(self) -> State:
         return {}
 
-    def apply(self, state: State, broadcast: Model, aggregate: Model) -> tuple[Model, State]:
-        assert self.reply is not None
-        record = ArrayRecord({name: Array(value) for name, value in aggregate.arrays.items()})
+    def apply(self, state: State, broadcast: Any, aggregate: Any) -> tuple[Any, State]:
+        return aggregate, state
+
+
+class Optimiser(PlugPoint):
+    """A Flower server optimiser. It receives the combined model as if one client had sent it.
+
+    What it remembers is the state of this rule: it is set before the step and read after it. ``buffers`` are patterns
+    of the names of arrays that are not trained (running means, counters): these come from the aggregate.
+    """
+
+    def __init__(self, over: flower.FedAvg, form: Form, buffers: Sequence[str]) -> None:
+        self.over, self.form, self.buffers = over, form, buffers
+        self._fresh = dict(vars(over))
+        self.server_round = 0
+
+    def init(self) -> State:
+        return {}
+
+    def apply(self, state: State, broadcast: Any, aggregate: Any) -> tuple[Any, State]:
+        vars(self.over).update(restored(dict(state)))
+        arrays = self.form.arrays(aggregate.parameters)
         metrics = MetricRecord({self.over.weighted_by_key: 1.0})
-        self.reply.content = RecordDict({self.over.arrayrecord_key: record, "metrics": metrics})
-        applied, _ = self.over.aggregate_train(self.server_round, [self.reply])
+        content = RecordDict({self.over.arrayrecord_key: record_of(arrays), "metrics": metrics})
+        reply = Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
+        applied, _ = self.over.aggregate_train(self.server_round, [reply])
         if applied is None:
             return broadcast, state
-        arrays = {
-            name: applied[name].numpy().astype(old.dtype) if is_float(old) else aggregate.arrays[name]
-            for name, old in broadcast.arrays.items()
+        stepped = {
+            name: applied[name].numpy().astype(value.dtype) if is_float(value) and not self._kept(name) else value
+            for name, value in arrays.items()
         }
-        return dataclasses.replace(broadcast, arrays=arrays), state
+        unset = object()
+        changed = {
+            k: plain(v) for k, v in vars(self.over).items() if self._fresh.get(k, unset) is not v and k not in _SET_ANEW
+        }
+        return self.form.changed(aggregate, stepped), changed
+
+    def _kept(self, name: str) -> bool:
+        return any(fnmatch(name, pattern) for pattern in self.buffers)
+
+
+_SET_ANEW = ("current_arrays",)
+"""What Flower's optimisers set in every round from the arrays that they send."""
+_RECORD = "flwr.app.ArrayRecord"
+
+
+def record_of(arrays: Arrays) -> ArrayRecord:
+    """Arrays as Flower carries them."""
+    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+
+
+def plain(value: Any) -> Any:
+    """A value with each of Flower's array records as a dict of arrays, so that it can be saved."""
+    match value:
+        case ArrayRecord():
+            return {_RECORD: {name: array.numpy() for name, array in value.items()}}
+        case dict():
+            return {key: plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(plain(inner) for inner in value)
+    return value
+
+
+def restored(value: Any) -> Any:
+    """The value that `plain` was given."""
+    match value:
+        case dict() if _RECORD in value:
+            return record_of(value[_RECORD])
+        case dict():
+            return {key: restored(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(restored(inner) for inner in value)
+    return value

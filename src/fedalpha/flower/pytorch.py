@@ -12,8 +12,20 @@ from torch import nn
 
 from fedalpha.data.federations import Examples, Pair
 from fedalpha.fast.threads import single_thread
-from fedalpha.flower.queries import EXAMPLES, LABELS, METRICS, WANTED, add_loss_query, stable_id
-from fedalpha.models import Architecture, Model, Parameters, initial
+from fedalpha.flower.queries import (
+    ASK_CLIENT,
+    ASK_LOSS,
+    EXAMPLES,
+    LABELS,
+    METRICS,
+    WANTED,
+    stable_id,
+    tell_client,
+    tell_loss,
+)
+from fedalpha.flower.records import BATCH, EXTRAS, OURS
+from fedalpha.flower.states import Kept
+from fedalpha.models import Architecture, BuiltIn, Model, Parameters, initial, mlp
 from fedalpha.rng import Draws, integer
 from fedalpha.task import Task
 from fedalpha.update import UPDATES, Broadcast, Site, Update
@@ -57,7 +69,8 @@ def client_app(
     node = _Node(
         model, data, test, UPDATES.parse(update), _known(model, classes), task or Task(), seed, client_id, device
     )
-    add_loss_query(app, node.loss, examples=node.examples, client_id=client_id)
+    app.query(ASK_CLIENT.split(".")[1])(node.told)
+    app.query(ASK_LOSS.split(".")[1])(node.query)
     app.train()(node.train)
     if test is not None:
         app.evaluate()(node.evaluate)
@@ -87,32 +100,46 @@ class _Node:
     def examples(self, context: Context) -> int:
         return len(_examples(self.data, context))
 
-    def loss(self, arrays: ArrayRecord, context: Context) -> tuple[float, int]:
+    def told(self, message: Message, context: Context) -> Message:
+        return tell_client(message, context, self.examples, self.client_id)
+
+    def query(self, message: Message, context: Context) -> Message:
+        return tell_loss(message, context, self.loss, self.client_id)
+
+    def loss(self, message: Message, context: Context) -> tuple[float, int]:
+        """F_i of the model in a message, on all of the client's data or on as many samples as it asks for."""
+        _, arrays, config = _parts(message)
         data = _examples(self.data, context)
+        some, batch = data, int(config.get(BATCH, len(data)))
+        if batch < len(data):
+            rng = self.draws(config, context)("loss")
+            some = data[torch.from_numpy(rng.choice(len(data), batch, replace=False))]
         with single_thread():
-            return self.site.loss(self.site.load(self.broadcast(arrays, data)), data), len(data)
+            return self.site.loss(self.site.load(self.broadcast(arrays, data)), some), len(data)
 
     def train(self, message: Message, context: Context) -> Message:
-        name, arrays = next(iter(message.content.array_records.items()))
-        config: dict[str, Any] = dict(next(iter(message.content.config_records.values()), {}))
+        name, arrays, config = _parts(message)
         data = _examples(self.data, context)
-        draws = Draws(self.seed, int(config["server-round"]) - 1, self.client_id(context))
+        kept = Kept(message, context, int(config["server-round"]))
+        broadcast = self.broadcast(arrays, data, message.content.array_records.get(EXTRAS))
         with single_thread():
             wanted = frozenset(config.get(WANTED, []))
-            report = self.method.update(self.site, self.broadcast(arrays, data), data, {}, draws, wanted)
+            draws = self.draws(config, context)
+            report = self.method.update(self.site, broadcast, data, kept.state(), draws, wanted)
         assert report.parameters is not None
-        if report.state or report.extras:
-            raise ValueError(
-                f"{self.method} keeps state on clients, which FedAlpha does not support; "
-                "run it with `fedalpha run --engine flower`, or choose sgd or fedprox"
-            )
         metrics = MetricRecord({EXAMPLES: len(data), "steps": report.steps})
         for kind, value in report.losses.items():
             metrics[f"{kind}_loss"] = float(value)
         if LABELS in wanted:
             metrics[LABELS] = class_counts(data, self.classes)
         content = RecordDict({name: to_arrays(report.parameters), METRICS: metrics})
+        if report.extras:
+            content[EXTRAS] = to_arrays(report.extras)
+        kept.put(report.state, content)
         return Message(content, reply_to=message)
+
+    def draws(self, config: dict[str, Any], context: Context) -> Draws:
+        return Draws(self.seed, int(config["server-round"]) - 1, self.client_id(context))
 
     def evaluate(self, message: Message, context: Context) -> Message:
         assert self.test is not None
@@ -121,10 +148,12 @@ class _Node:
         metrics = _evaluation(self.site, self.broadcast(arrays, data), data)
         return Message(RecordDict({METRICS: metrics}), reply_to=message)
 
-    def broadcast(self, arrays: ArrayRecord, data: Examples) -> Broadcast:
+    def broadcast(self, arrays: ArrayRecord, data: Examples, extras: ArrayRecord | None = None) -> Broadcast:
         if self._architecture is None:
             self._architecture = initial(self.model, tuple(data.x.shape[1:]), self.classes, 0)[0]
-        return Broadcast(self._architecture, to_parameters(arrays))
+        parameters = to_parameters(arrays)
+        self._architecture = fitted(self._architecture, parameters)
+        return Broadcast(self._architecture, parameters, {} if extras is None else to_parameters(extras))
 
 
 def evaluate_on(
@@ -141,9 +170,18 @@ def evaluate_on(
     site = Site(task or Task())
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        return _evaluation(site, Broadcast(architecture, to_parameters(arrays)), data)
+        parameters = to_parameters(arrays)
+        return _evaluation(site, Broadcast(fitted(architecture, parameters), parameters), data)
 
     return evaluate
+
+
+def fitted(architecture: Architecture, parameters: Parameters) -> Architecture:
+    """The architecture with the widths of these parameters: some combine rules (pfnm, feddist) change them."""
+    if not isinstance(architecture, BuiltIn) or not isinstance(architecture.model, mlp):
+        return architecture
+    widths = tuple(len(value) for name, value in parameters.items() if name.endswith(".bias"))[:-1]
+    return architecture if widths == architecture.model.hidden else architecture.with_model(mlp(hidden=widths))
 
 
 def to_arrays(parameters: Parameters) -> ArrayRecord:
@@ -154,6 +192,14 @@ def to_arrays(parameters: Parameters) -> ArrayRecord:
 def to_parameters(arrays: ArrayRecord) -> Parameters:
     """Arrays of a message as a state dict."""
     return {name: torch.from_numpy(array.numpy().copy()) for name, array in arrays.items()}
+
+
+def _parts(message: Message) -> tuple[str, ArrayRecord, dict[str, Any]]:
+    """The name of the model's record, the model, and the configuration."""
+    content = message.content
+    name, arrays = next(item for item in content.array_records.items() if not item[0].startswith(OURS))
+    configs = (record for name, record in content.config_records.items() if not name.startswith(OURS))
+    return name, arrays, dict(next(configs, {}))
 
 
 def _examples(data: Data, context: Context) -> Examples:

@@ -70,10 +70,10 @@ def add_loss_query(
     of = _evaluated(app) if loss is None else _computed(loss)
 
     def client(message: Message, context: Context) -> Message:
-        return _tell_client(message, context, examples, client_id)
+        return tell_client(message, context, examples, client_id)
 
     def query_loss(message: Message, context: Context) -> Message:
-        return _tell_loss(message, context, of, client_id)
+        return tell_loss(message, context, of, client_id)
 
     with _without_mods(app):
         app.query(ASK_CLIENT.split(".")[1], mods=list(mods))(client)
@@ -96,10 +96,10 @@ def loss_query_mod(
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         kind = message.metadata.message_type
         if kind == ASK_CLIENT:
-            return _tell_client(message, context, examples, client_id)
+            return tell_client(message, context, examples, client_id)
         if kind == ASK_LOSS:
             own = _evaluated(lambda asked, context: translated(asked, context, call_next))
-            return _tell_loss(message, context, own if loss is None else _computed(loss), client_id)
+            return tell_loss(message, context, own if loss is None else _computed(loss), client_id)
         return translated(message, context, call_next)
 
     return mod
@@ -147,7 +147,7 @@ def _evaluated(answer: ClientAppCallable) -> _Answer:
     return loss
 
 
-def _tell_client(
+def tell_client(
     message: Message, context: Context, examples: Callable[[Context], int] | None, client_id: Callable[[Context], int]
 ) -> Message:
     told: dict[str, int] = {CLIENT_ID: _checked_id(client_id(context), "client_id(context)")}
@@ -156,7 +156,7 @@ def _tell_client(
     return Message(RecordDict({METRICS: MetricRecord(dict(told))}), reply_to=message)
 
 
-def _tell_loss(message: Message, context: Context, loss: _Answer, client_id: Callable[[Context], int]) -> Message:
+def tell_loss(message: Message, context: Context, loss: _Answer, client_id: Callable[[Context], int]) -> Message:
     value, examples = loss(message, context)
     id = _checked_id(client_id(context), "client_id(context)")
     metrics = MetricRecord({CLIENT_ID: id, LOSS: float(value), EXAMPLES: int(examples)})

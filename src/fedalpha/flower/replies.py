@@ -12,11 +12,10 @@ from flwr.app import Array, Message, MetricRecord
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from fedalpha.flower.records import OURS
 from fedalpha.flower.sums import Arrays, is_float
 from fedalpha.text import plain, shown
 
-OURS = "fedalpha."
-"""The names of records that fedalpha adds to a message (extras, client state) begin with this."""
 LARGEST = 2.0**53
 """The largest size or count that a reply may hold: larger whole numbers cannot be told apart as floats."""
 _NUMPY = "numpy.ndarray"
@@ -95,13 +94,16 @@ def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:
         raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
     for name, old in sent.items():
         _check_announced(name, record[name], old)
-    arrays: Arrays = {}
-    for name, old in sent.items():
-        value = _opened(name, record[name], old)
-        if is_float(value) and not np.isfinite(value).all():
-            raise Rejected(f"array {name!r} holds NaN or infinity")
-        arrays[name] = value
-    return arrays
+    return {name: array_of(name, record[name], old) for name, old in sent.items()}
+
+
+def array_of(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
+    """An array of a reply, which must have the form of ``old`` and be finite."""
+    _check_announced(name, array, old)
+    value = _opened(name, array, old)
+    if is_float(value) and not np.isfinite(value).all():
+        raise Rejected(f"array {name!r} holds NaN or infinity")
+    return value
 
 
 def _check_announced(name: str, array: Array, old: NDArray[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Models and reports of a Flower federation as the round sees them: NumPy arrays by name."""
+"""Models and reports of a Flower federation: NumPy arrays by name, and how a training reply is read."""
 
 from __future__ import annotations
 
@@ -10,110 +10,166 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flwr.app import Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
 from fedalpha.fast.gram import gram
 from fedalpha.flower.queries import LABELS
-from fedalpha.flower.replies import Rejected, arrays_of, content_of, finite, metrics_of, number
-from fedalpha.flower.sums import Arrays, is_float
+from fedalpha.flower.records import COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
+from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number
+from fedalpha.flower.sums import Arrays, Running, beyond, is_float, largest
 from fedalpha.strategies import Array
 from fedalpha.strategies.cohort import cosines
+
+_LONGEST_TREE = 1_000_000
+_LARGEST_STATE = 32
+"""A client's state may be this many times as large as the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """What the server sends."""
 
-    arrays: Arrays
+    parameters: Arrays
     extras: Arrays = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        return sum(value.nbytes for value in (*self.arrays.values(), *self.extras.values()))
+        return sum(value.nbytes for value in (*self.parameters.values(), *self.extras.values()))
+
+    def beyond(self, current: Model, bound: float) -> str | None:
+        """Where this model is not finite, or ``bound`` times larger than the current one; None if nowhere."""
+        return beyond(self.parameters, largest(current.parameters), bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A client's reply to a training message; ``problem`` says why it cannot be used."""
+    """A client's reply to a training message; its form was checked as it was read."""
 
     id: int
-    arrays: Arrays = field(default_factory=dict)
+    parameters: Arrays | None
     losses: Mapping[str, float] = field(default_factory=dict)
     steps: int = 0
     samples: float = 0.0
-    problem: str | None = None
-    message: Message | None = None
     extras: Arrays = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     origin: tuple[int, int] | None = None
     delay: float = 0.0
     labels: Sequence[int] | None = None
+    fresh: bool = False
+    """Whether the node had lost the client's state."""
 
-    def misfit(self, broadcast: Model) -> str | None:
-        """What is wrong with the reply. Its form was checked as it was read."""
-        return self.problem
+    def misfit(self, broadcast: Any) -> str | None:
+        return None
 
     def same(self, other: Report) -> bool:
         """Whether another report has the same losses and the same model."""
-        return self.losses == other.losses and all(np.array_equal(v, other.arrays[k]) for k, v in self.arrays.items())
+        return self.losses == other.losses and _equal(self.parameters, other.parameters)
 
     def unchanged(self, broadcast: Model) -> bool:
         """Whether the model is the one that was sent."""
-        return all(np.array_equal(v, broadcast.arrays[k]) for k, v in self.arrays.items())
+        return _equal(self.parameters, broadcast.parameters)
+
+
+def _equal(a: Arrays | None, b: Arrays | None) -> bool:
+    return a is not None and b is not None and all(np.array_equal(v, b[k]) for k, v in a.items())
 
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """The reports of a round, sorted by client id."""
+    """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if models were summed as they came."""
 
     items: Sequence[Report]
-    summed: bool = False
+    total: Arrays | None = None
+    final: bool = True
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
         return np.array([r.id for r in self.items], dtype=np.int64)
 
+    @property
+    def summed(self) -> bool:
+        return self.total is not None
+
     def only(self, items: Sequence[Report]) -> Reports:
         """The same with these reports alone."""
         return dataclasses.replace(self, items=items)
 
+    def finite(self, broadcast: Model) -> bool:
+        """Whether the sum is finite; every model was checked before it was added."""
+        return all(math.isfinite(value) for value in largest(self.total or {}).values())
+
+    def divided(self, mass: float) -> Reports:
+        """A copy with the sum divided by ``mass``; integer buffers do not change."""
+        assert self.total is not None
+        total = {k: v / mass if is_float(v) else v for k, v in self.total.items()}
+        return dataclasses.replace(self, total=total)
+
+    def total_of(self, ids: NDArray[np.int64], alpha: Array) -> Reports:
+        """A copy with the sum over the clients of an order (``ids``), in whose blocks lost clients are left out."""
+        if self.total is not None:
+            return self
+        running, place = Running(alpha), {id: place for place, id in enumerate(ids.tolist())}
+        for report in self.items:
+            assert report.parameters is not None
+            running.add(place[report.id], report.parameters)
+        return dataclasses.replace(self, total=running.total())
+
     def gram(self, broadcast: Model) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating arrays."""
-        return gram([r.arrays for r in self.items], broadcast.arrays)
+        return gram(self.models(), broadcast.parameters)
 
     def cosines(self, broadcast: Model) -> Array:
         """The cosine between each client's model and the one that was sent, over all floating arrays."""
-        floats = [(name, old) for name, old in broadcast.arrays.items() if is_float(old)]
-        return cosines((old, [r.arrays[name] for r in self.items]) for name, old in floats)
+        floats = [(name, old) for name, old in broadcast.parameters.items() if is_float(old)]
+        return cosines((old, [m[name] for m in self.models()]) for name, old in floats)
 
     def nbytes(self, broadcast: Model) -> int:
-        """What the clients uploaded: a model each, and class counts of 8 bytes."""
+        """What the clients uploaded: a model each, extras, and class counts of 8 bytes."""
+        model = sum(value.nbytes for value in broadcast.parameters.values())
         counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
-        return len(self.items) * sum(value.nbytes for value in broadcast.arrays.values()) + counts
+        return len(self.items) * model + sum(value.nbytes for r in self.items for value in r.extras.values()) + counts
+
+    def models(self) -> list[Arrays]:
+        """Every client's arrays."""
+        return [r.parameters for r in self.items if r.parameters is not None]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a training reply must contain: its size under ``size_key``, losses under ``loss_keys``."""
+    """What a training reply must contain: its size under ``size_key``, losses under ``loss_keys``.
+
+    ``needs`` are what the strategy looks at. ``bound`` limits the values of a model, as `Admission.bound` does for
+    the aggregate. ``extras`` are the names of what the client update sends besides a model.
+    """
 
     size_key: str
     loss_keys: Mapping[str, str]
     needs: frozenset[str]
+    sent: Arrays
+    bound: float | None = None
+    extras: frozenset[str] = frozenset()
 
-    def read(self, id: int, reply: Message | None, sent: Arrays) -> Report:
-        """The report in a reply. If it cannot be used, its ``problem`` says why."""
-        try:
-            content_of(reply)
-            metrics = metrics_of(reply)
-            samples = number(metrics, self.size_key)
-            told = "steps" in self.needs or "steps" in metrics
-            steps = number(metrics, "steps", whole=True) if told else 0
-            labels = self._labels(metrics)
-            arrays = arrays_of(reply, sent)
-            return Report(id, arrays, self._losses(metrics), steps, samples, message=reply, labels=labels)
-        except Rejected as reason:
-            return Report(id, problem=str(reason))
+    @cached_property
+    def _largest(self) -> dict[str, float]:
+        return largest(self.sent)
+
+    def read(self, id: int, reply: Message | None) -> Report:
+        """The report in a reply; raises `Rejected`."""
+        content = content_of(reply)
+        metrics = metrics_of(reply)
+        samples = number(metrics, self.size_key)
+        told = "steps" in self.needs or "steps" in metrics
+        steps = number(metrics, "steps", whole=True) if told else 0
+        losses = self._losses(metrics)
+        arrays = arrays_of(reply, self.sent)
+        if self.bound is not None and (reason := beyond(arrays, self._largest, self.bound)):
+            raise Rejected(f"array {reason}")
+        records = content.array_records
+        extras = self._extras(records.get(EXTRAS))
+        state, fresh = self._state(records.get(STATE), content.config_records.get(TOLD))
+        labels = self._labels(metrics)
+        return Report(id, arrays, losses, steps, samples, extras, state, labels=labels, fresh=fresh)
 
     def _labels(self, metrics: MetricRecord) -> Sequence[int] | None:
         """The class counts, if they are needed; the gate checks them."""
@@ -129,3 +185,30 @@ class Wanted:
             elif isinstance(value := metrics.get(key), int | float) and math.isfinite(value):
                 found[kind] = float(value)
         return found
+
+    def _extras(self, record: ArrayRecord | None) -> Arrays:
+        """What the client update sends besides a model: arrays of the form of the model's, under a prefix."""
+        names = frozenset() if record is None else frozenset(record)
+        if names != self.extras:
+            odd = sorted(names ^ self.extras)
+            raise Rejected(f"extras differ from what update= sends, for example {odd[0]!r}; use the same update= there")
+        found: Arrays = {}
+        for name in sorted(names):
+            assert record is not None
+            like = next(value for key, value in self.sent.items() if name.endswith(f".{key}"))
+            array = record[name]
+            found[name] = array_of(name, array, like)
+        return found
+
+    def _state(self, record: ArrayRecord | None, config: ConfigRecord | None) -> tuple[dict[str, Any], bool]:
+        """A client's next state, as it came: the server keeps it and does not look inside."""
+        if config is None:
+            return {}, False
+        tree = config.get(TREE)
+        if tree is None:
+            return {COMMITTED: True}, bool(config.get(FRESH, False))
+        size = sum(len(array.data) for array in (record or {}).values())
+        room = _LARGEST_STATE * sum(value.nbytes for value in self.sent.values()) + 1_000_000
+        if not isinstance(tree, str) or len(tree) > _LONGEST_TREE or size > room:
+            raise Rejected(f"its state has {size} bytes; at most {room} are kept")
+        return {TREE: tree, "arrays": {name: array.numpy() for name, array in (record or {}).items()}}, False

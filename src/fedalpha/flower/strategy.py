@@ -1,86 +1,65 @@
-"""`FedAlpha`: any fedalpha strategy as a Flower strategy.
+"""`FedAlpha`: any fedalpha strategy, with every plug point, as a Flower strategy.
 
-The round is `fedalpha.round.advance`, as in a simulation; this module carries out its orders by messages. *Select*
-takes Flower's sampling settings, drawn from a seed; *apply* is a Flower server optimiser.
+The round is `fedalpha.round.advance`, as in a simulation; this module carries out its orders by messages.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import inspect
 import random
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import INFO
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
-from fedalpha.analysis.columns import Context, row
-from fedalpha.defence.tolerance import influence
-from fedalpha.flower.exchange import Shown, ask_losses, matched
-from fedalpha.flower.metrics import average, report
-from fedalpha.flower.plugs import Connected, Mean, Optimiser, Remote, fraction
+from fedalpha.flower.exchange import Shown, ask_losses, exchange
+from fedalpha.flower.metrics import Noted, measured
+from fedalpha.flower.plugs import Connected, fraction, record_of
+from fedalpha.flower.pulling import Pulled
 from fedalpha.flower.queries import WANTED
-from fedalpha.flower.replies import Rejected, finite, metrics_of, number
-from fedalpha.flower.reports import Model, Reports, Wanted
+from fedalpha.flower.records import BATCH
+from fedalpha.flower.reports import Wanted
 from fedalpha.flower.roll import Roll, Source, nobody_trained
-from fedalpha.flower.saved import Saved, digest
+from fedalpha.flower.rounds import Round
+from fedalpha.flower.rules import BUFFERS, identity, rules, wrapped
+from fedalpha.flower.saved import Journal, digest, form_of
 from fedalpha.rng import generator
-from fedalpha.round import Admission, Algorithm, AskLosses, Heard, Outcome, ServerState, Train, advance, tell
-from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
+from fedalpha.select import Select
+from fedalpha.strategies import Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
-
-_NOT_A_MEAN = (
-    flower.Bulyan,
-    flower.FedMedian,
-    flower.FedTrimmedAvg,
-    flower.FedXgbBagging,
-    flower.FedXgbCyclic,
-    flower.Krum,
-    flower.MultiKrum,
-    flower.QFedAvg,
-)
-
-
-@dataclass
-class _Round:
-    """A round between `FedAlpha.configure_train` and `FedAlpha.aggregate_train`."""
-
-    algorithm: Algorithm
-    state: ServerState
-    population: Connected
-    heard: Heard = field(default_factory=Heard)
-    wanted: frozenset[Any] = frozenset()
-    """what the training replies must contain"""
-    messages: dict[int, Message] = field(default_factory=dict)
-    """client id → training message"""
-    outcome: Outcome | None = None
-    """the outcome of a round in which no client trained"""
-    started: float = field(default_factory=time.monotonic)
 
 
 class FedAlpha(flower.Strategy):
     """A Flower strategy that weighs clients by a fedalpha strategy (an object or its text).
 
-    ``over`` is a Flower server optimiser such as ``FedAdam(eta=0.01)``; its sampling, keys and metrics
-    functions are used. Without it, further arguments (``fraction_train=0.5`` …) go to Flower's ``FedAvg``.
+    ``select``, ``combine``, ``apply``, ``quorum``, ``deadline``, ``reevaluate``, ``fault`` and ``out`` are those of
+    `fedalpha.run`, by the same texts. Instead of ``apply``, ``over`` takes a Flower server optimiser such as
+    ``FedAdam(eta=0.01)``, whose sampling, keys and metrics functions are used. Without ``over``, further arguments
+    (``fraction_train=0.5`` …) go to Flower's ``FedAvg``; without ``select`` they say who trains. The strategy with
+    ``over``, ``quorum`` and so on needs NumPy only; ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need
+    torch on the server.
 
-    Clients are known by the stable id that they report (`add_loss_query`), never by their node id.
-    ``seed`` draws the cohorts. ``quorum`` says how many of the clients that were asked must answer (a number,
-    or a share below 1); below it the model is kept. Rows state the influence of ``liars`` clients.
+    ``update`` is the client update of `client_app`, if a part of it is computed on the server (scaffold, fedpage).
+    ``states`` says where the state of such clients is kept: on the "server", saved with the round, or on the "node".
+    ``model`` is the model of `client_app`, for rules that change its width (pfnm, feddist). ``validation`` is an
+    evaluation on the server's data, such as `evaluate_on` returns, which ``reevaluate`` needs. ``buffers`` are
+    patterns of the names of arrays that server optimisers must not step; ``model`` makes them unnecessary.
 
-    ``save`` names a folder: a server app that is killed and started again with the same arguments continues from
-    the last finished round; ``quorum``, ``liars``, ``wait_for_nodes``, ``query_timeout`` and
+    Clients are known by the stable id that they report (`add_loss_query`), never by their node id. ``seed`` draws
+    cohorts. Rows state the influence of ``liars`` clients. ``bound`` limits magnitudes: a model with a value above
+    ``bound`` times the largest one of the same array (at least 1) is refused, an aggregate is not installed.
+
+    ``out`` names a run folder: a server app that is killed and started again with the same arguments continues from
+    the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``, ``query_timeout`` and
     ``min_available_nodes`` may differ.
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``wait_for_nodes`` the seconds until
     enough clients have reported their ids. ``loss_keys`` say under which metric a training reply has its
@@ -99,12 +78,24 @@ class FedAlpha(flower.Strategy):
         self,
         strategy: str | Strategy = "FedAvg",
         *,
+        select: str | Select | None = None,
+        update: Any = None,
+        combine: Any = None,
+        apply: Any = None,
         over: flower.FedAvg | None = None,
         seed: int = 0,
         clients: int | None = None,
         quorum: float | int = 1,
+        deadline: float | None = None,
+        reevaluate: int = 0,
+        validation: Evaluate | None = None,
+        fault: Any = None,
         liars: int = 1,
-        save: str | Path | None = None,
+        bound: float | None = 1e4,
+        buffers: Sequence[str] = BUFFERS,
+        states: Literal["server", "node"] = "server",
+        model: Any = None,
+        out: str | Path | None = None,
         query_timeout: float | None = None,
         wait_for_nodes: float = 600.0,
         loss_keys: Mapping[str, str] | None = None,
@@ -113,72 +104,76 @@ class FedAlpha(flower.Strategy):
         losses: Source = "query",
         **fedavg: Any,
     ) -> None:
-        if over is not None and fedavg:
-            raise ValueError(f"pass {', '.join(sorted(fedavg))} to {type(over).__name__}(…), not to FedAlpha")
-        if unknown := sorted(fedavg.keys() - inspect.signature(flower.FedAvg).parameters.keys()):
-            raise TypeError(f"FedAlpha does not take {', '.join(unknown)}; see help(FedAlpha) and Flower's FedAvg")
-        if over is not None and (not isinstance(over, flower.FedAvg) or isinstance(over, _NOT_A_MEAN)):
-            raise ValueError(
-                f"over = {type(over).__name__} does not build on a weighted mean; use FedAvg, FedAvgM, FedAdagrad, "
-                "FedAdam, FedYogi, FedProx or a strategy of your own that extends one of them"
-            )
+        if "save" in fedavg:
+            raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
         if losses not in (sources := get_args(Source)):
             raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
+        if states not in ("server", "node"):
+            raise ValueError(f"states = {states!r}; give server or node")
         if liars < 0:
             raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
-        self.rule = STRATEGIES.parse(strategy)
-        self.admission = Admission(quorum, signed=signed)
-        self.liars = liars
-        self.seed = seed
+        if reevaluate and validation is None:
+            raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
+        self.over = wrapped(over, fedavg)
+        self.admission = Admission(quorum, deadline, signed, bound)
+        self.rules = rules(
+            strategy, select, update, combine, apply, over, self.over, model, buffers, fault, self.admission, reevaluate
+        )
+        self.rule = self.rules.algorithm.weigh
+        self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
+        self.validation = validation
         self.query_timeout = query_timeout
         self.wait_for_nodes = wait_for_nodes
         self.loss_keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
-        self._evaluated_loss = self.loss_keys.pop("evaluate", "eval_loss")
         self.accuracy_key = accuracy_key
-        self.over = flower.FedAvg(**fedavg) if over is None else copy.copy(over)
-        self._identity: dict[str, Any] = {
-            "strategy": str(self.rule),
+        given = {
             "seed": seed,
             "clients": clients,
-            "loss_keys": self.loss_keys,
+            "fault": str(self.rules.fault),
+            "states": states,
+            "loss_keys": dict(self.loss_keys),
             "accuracy_key": accuracy_key,
             "signed": signed,
-            "over": type(self.over).__name__,
-            **({} if losses == "query" else {"losses": losses, "evaluated_loss": self._evaluated_loss}),
-            **{f"{type(self.over).__name__}.{k}": v for k, v in vars(self.over).items() if _is_setting(k, v)},
+            "losses": losses,
         }
-        self._shares = {"train": self.over.fraction_train, "evaluate": self.over.fraction_evaluate}
+        self._config = identity(given, self.rules.algorithm, update, self.over)
+        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, self.loss_keys.pop("evaluate", "eval_loss"))
         self._least = {"train": self.over.min_train_nodes, "evaluate": self.over.min_evaluate_nodes}
+        self._evaluating = fraction(self.over.fraction_evaluate, self.over.min_evaluate_nodes)
         self._available = self.over.min_available_nodes
         # FedAlpha samples; the strategy below it takes all the nodes that it is shown.
         self.over.fraction_train = 1.0 if self.over.fraction_train else 0.0
         self.over.fraction_evaluate = 1.0 if self.over.fraction_evaluate else 0.0
         self.over.min_train_nodes = self.over.min_evaluate_nodes = self.over.min_available_nodes = 0
-        self._fresh = dict(vars(self.over))
 
-        self.rows: list[dict[str, Any]] = []
-        """What happened, one row per finished round, as in ``history.jsonl``."""
-        self.accuracy: float | None = None
-        self._state = self.rule.init(clients)
+        self._journal = Journal(out)
         self._roll = Roll(self.over.weighted_by_key, losses)
-        self._now: _Round | None = None
-        self._evaluated = False
-        self._trained = False
+        self._state: ServerState | None = None
+        self._record: ArrayRecord | None = None
+        self._now: Round | None = None
         self._timeout: float = 3600
         self._offset = 0
-        self._warned = False
-        self._begun = ""
-        self._metrics: dict[str, dict[int, dict[str, Any]]] = {"train": {}, "evaluate": {}, "server": {}}
-        self._saved = None if save is None else Saved(save)
+        self._driving = False
 
     def __repr__(self) -> str:
         return f"FedAlpha({self.rule}, over={type(self.over).__name__})"
 
     def summary(self) -> None:
         """Log the settings."""
+        plugs = self.rules.algorithm
         log(INFO, "\t├──> FedAlpha: %s over %s, seed %d", self.rule, type(self.over).__name__, self.seed)
-        log(INFO, "\t│\t├── Fraction: %s, quorum: %s", self._shares, self.admission.quorum)
-        log(INFO, "\t│\t└── Saved in: %s", self._saved.folder if self._saved else "nowhere (pass save=)")
+        log(INFO, "\t│\t├── Select: %s, combine: %s, quorum: %s", plugs.select, plugs.combine, self.admission.quorum)
+        log(INFO, "\t│\t└── Run folder: %s", self._journal.out or "none (pass out=)")
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What happened, one row per finished round and one for the initial model, as in ``history.jsonl``."""
+        return self._journal.rows
+
+    @property
+    def accuracy(self) -> float | None:
+        """The last accuracy that the rule may look at."""
+        return self._noted.accuracy
 
     # The whole run
 
@@ -192,42 +187,56 @@ class FedAlpha(flower.Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> flower.Result:
-        """Like Flower's ``start``; with ``save`` it resumes after the last finished round."""
+        """Like Flower's ``start``; with ``out`` it resumes after the last finished round."""
         self._timeout = timeout
-        if "accuracy" in self.rule.requires and evaluate_fn is None and not self.over.fraction_evaluate:
-            raise ValueError(f"{self.rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
-
-        if self._roll.source == "evaluate" and not self.over.fraction_evaluate:
-            raise ValueError(
-                'losses="evaluate" takes the losses of the clients\' evaluation: set fraction_evaluate > 0'
-            )
-
-        def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            assert evaluate_fn is not None
-            record = evaluate_fn(server_round + self._offset, arrays)
-            self._look("server", server_round + self._offset, record)
-            return record
-
-        watched = evaluate if evaluate_fn is not None else None
+        self._noted.check(self.rule, evaluate_fn is not None, bool(self.over.fraction_evaluate), self._roll.source)
+        log(INFO, "Starting %s, %d rounds:", type(self).__name__, num_rounds)
+        self.summary()
+        arrays, complete = self.resume(initial_arrays), False
+        self._driving = True
         try:
-            arrays = self.resume(initial_arrays)
-            left = max(0, num_rounds - self._offset)
-            if self._offset:
-                log(INFO, "fedalpha: resuming after round %d; Flower counts rounds from there", self._offset)
-            result = super().start(grid, arrays, left, timeout, train_config, evaluate_config, watched)
-            if not result.arrays:
-                result.arrays = arrays
-            self._save(result.arrays)
-            if left and self.rows and not self._trained:
-                raise RuntimeError(
-                    f"no client has trained, so the model is the initial one. {nobody_trained(self.rows)}"
-                )
+            if not self.rows:
+                self._finish(0, arrays, evaluate_fn)
+            for server_round in range(self._offset + 1, num_rounds + 1):
+                log(INFO, "[ROUND %d/%d]", server_round, num_rounds)
+                arrays = self._train(grid, server_round, arrays, train_config or ConfigRecord())
+                self._evaluate(grid, server_round, arrays, evaluate_config or ConfigRecord())
+                self._finish(server_round, arrays, evaluate_fn)
+            complete = True
         finally:
-            self.release()
-        for name, kind in (("train", "clientapp"), ("evaluate", "clientapp"), ("server", "serverapp")):
-            records = {r: MetricRecord(dict(values)) for r, values in self._metrics[name].items()}
-            setattr(result, f"{'train' if name == 'train' else 'evaluate'}_metrics_{kind}", records)
-        return result
+            self._driving = False
+            self._journal.close(self._model(), complete)
+        if num_rounds > self._offset and self.over.fraction_train and not self._noted.trained:
+            raise RuntimeError(nobody_trained(self.rows[1:]))
+        return self._noted.result(arrays, self.rows)
+
+    def _train(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> ArrayRecord:
+        """Select, ask, weigh and train; the arrays after the round. Replies are pulled in the order of the ids."""
+        messages = list(self.configure_train(server_round, arrays, config, grid))
+        wait = min(self._timeout, self.admission.deadline or self._timeout)
+        clients = {} if self._now is None else {m.metadata.dst_node_id: i for i, m in self._now.messages.items()}
+        replies = Pulled(grid, messages, clients, wait)
+        if self._now is None:  # nobody is to train
+            return arrays
+        installed, _ = self.aggregate_train(server_round, replies)
+        return arrays if installed is None else installed
+
+    def _evaluate(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> None:
+        """The clients' evaluation."""
+        messages = list(self.configure_evaluate(server_round, arrays, config, grid))
+        self.aggregate_evaluate(server_round, list(exchange(grid, messages, self._timeout).values()))
+
+    def _finish(self, server_round: int, arrays: ArrayRecord, evaluate_fn: Evaluate | None = None) -> None:
+        """The server's evaluation; then the row of the round is complete, and the state is saved."""
+        if evaluate_fn is not None:
+            self._noted.look("server", evaluate_fn(server_round, arrays))
+        assert self._state is not None
+        if self._record is not arrays:  # a wrapper has changed the arrays: privacy noise
+            self._state = self._with(self._state, arrays)
+        if "accuracy" in self.rule.requires:
+            self._state = dataclasses.replace(self._state, accuracy=self.accuracy)
+        row = self._noted.row(server_round)
+        self._journal.write(row, self._state, {"clients": self._roll.memory(), **self._noted.memory()})
 
     def resume(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """The arrays to continue from: those of the last finished round, or ``initial_arrays`` if there is none.
@@ -236,186 +245,139 @@ class FedAlpha(flower.Strategy):
         ``wrapper.start(grid, fedalpha.resume(initial_arrays), num_rounds=n - fedalpha.rounds_done)``; the
         folder stays locked until `release` or the end of the process.
         """
-        if self._saved is None:
-            return initial_arrays
-        self._identity["model"] = {name: f"{a.dtype} {list(a.shape)}" for name, a in initial_arrays.items()}
-        self._begun = digest({name: a.numpy() for name, a in initial_arrays.items()})
-        tree = self._saved.go_on(self._identity, self._begun)
-        if tree is None:
-            return initial_arrays
-        self._offset = tree["round"]
-        self._begun = tree["begun"]
-        self._state = tree["weigh"]
-        self.accuracy = tree["accuracy"]
-        self.rows = tree["rows"]
-        self._trained = any(row.get("kept") is None for row in self.rows)
-        self._metrics |= tree["metrics"]
-        self._roll.recall(tree["clients"])
-        vars(self.over).update(tree["over"])
-        arrays: ArrayRecord = tree["arrays"]
-        return arrays
+        return self._begin(initial_arrays)
+
+    def _begin(self, arrays: ArrayRecord, new: bool = False) -> ArrayRecord:
+        found = {name: array.numpy() for name, array in arrays.items()}
+        first = self.rules.algorithm.init(self.rules.form.broadcast(found), self.clients)
+        self._state, self._record = first, arrays
+        self._journal.rows = []
+        config = {**self._config, "arrays": form_of(found)}
+        begun = digest(found) if self._journal.out else ""
+        saved = self._journal.open(config, first, begun, self.rules.form.restore, new)
+        if saved is None:
+            return arrays
+        self._state, self._offset = saved, saved.round
+        self._roll.recall(self._journal.beside["clients"])
+        self._noted.recall(self._journal.beside, saved.accuracy)
+        if saved.round:
+            log(INFO, "fedalpha: resuming after round %d", saved.round)
+        self._record = record_of(self.rules.form.arrays(saved.broadcast.parameters))
+        return self._record
 
     def release(self) -> None:
-        """Unlock the folder of ``save`` for other servers; `start` does so when it ends."""
-        if self._saved is not None:
-            self._saved.release()
+        """Write the model and the picture into the folder of ``out`` and unlock it; `start` does so when it ends."""
+        self._journal.close(self._model() if self.rows else None, True)
 
     @property
     def rounds_done(self) -> int:
         """Rounds that were finished before this server app started."""
         return self._offset
 
-    def _own_the_folder(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Lock the folder of ``save`` if `resume` did not. Raises if this run would overwrite rounds in it."""
-        if self._saved is None:
-            return
-        if not self._saved.held:
-            self._saved.begin()
-            self.resume(arrays)
-        if self.rows and server_round <= self.rows[-1]["round"]:
-            raise RuntimeError(
-                f"round {server_round} is to be played, but {self._saved.folder} holds {self.rows[-1]['round']} rounds "
-                "of this run: start with resume(initial_arrays) and num_rounds = n - rounds_done"
-            )
-
-    def _save(self, arrays: ArrayRecord) -> None:
-        """Store what the next round needs."""
-        if self._saved is None or not self.rows:
-            return
-        unset = object()
-        changed = {k: v for k, v in vars(self.over).items() if self._fresh.get(k, unset) is not v}
-        self._saved.write(
-            {
-                "identity": self._identity,
-                "begun": self._begun,
-                "round": self.rows[-1]["round"],
-                "arrays": arrays,
-                "weigh": dict(self._state),
-                "over": changed,
-                "accuracy": self.accuracy,
-                "clients": self._roll.memory(),
-                "rows": self.rows,
-                "metrics": self._metrics,
-            }
-        )
-
     # Training
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Select a cohort; where the rule looks at losses before training, ask for them and weigh.
+        """Select a cohort; where a rule looks at losses before training, ask for them and weigh.
 
         Clients with alpha = 0 are not asked to train: they upload a number instead of a model.
         """
-        server_round += self._offset
-        self._own_the_folder(server_round, arrays)
-        if self._evaluated:
-            self._save(arrays)
-        self._evaluated, self._now = False, None
+        server_round = self._number(server_round)
+        state = self._ready(server_round, arrays)
+        self._now = None
         if not self.over.fraction_train:
             return []
-        if told := sorted(self.rule.requires & {"after", "labels"}):
-            config[WANTED] = [str(need) for need in told]
-        model = Model({name: array.numpy() for name, array in arrays.items()})
-        state = ServerState(server_round - 1, model, {}, self._state, {}, {}, accuracy=self.accuracy)
-        now = self._now = _Round(self._algorithm(), state, self._connected(grid, "train", server_round))
-
-        def messages(ids: list[int]) -> dict[int, Message]:
-            """The training messages of these clients, as ``over`` makes them."""
-            node = self._roll.nodes
-            with _own_random():
-                shown = Shown(grid, [node[i] for i in ids])
-                made = list(self.over.configure_train(server_round, arrays, config, shown))
-            by_node = {m.metadata.dst_node_id: m for m in made}
-            return {i: by_node[node[i]] for i in ids if node[i] in by_node}
-
-        while isinstance(step := self._advance(now), AskLosses):
-            known = self._roll.estimates(step.ids.tolist(), server_round)
-            asked = messages([i for i in step.ids.tolist() if i not in known])
-            losses, problems, sizes = ask_losses(
-                grid, asked, step.ids, self._timeout_of_queries, self.over.weighted_by_key, known
-            )
-            self._roll.sizes.update(sizes)
-            now.population = dataclasses.replace(now.population, known=dict(self._roll.sizes))
-            now.heard = now.heard.and_losses(step, losses, problems)
+        now = self._now = Round(self.rules, state, self._connected(grid, "train", server_round), self.seed)
+        self._noted.begin(now, {id: self._roll.label(id) for id in now.population.ids.tolist()})
+        while not isinstance(step := now.advance(), Train | Outcome):
+            if isinstance(step, AskLosses):
+                self._ask(now, step, arrays, config, grid)
+            else:
+                self._measure(now, step)
         if isinstance(step, Outcome):
             now.outcome = step
-        else:
-            assert isinstance(step, Train)
-            now.wanted, now.messages = step.wanted, messages(step.ids.tolist())
-            log(INFO, "fedalpha: round %d: %d clients train", server_round, len(now.messages))
+            return []
+        now.order = step
+        extras = self.rules.form.arrays(state.broadcast.extras)
+        record = record_of(extras) if extras else None
+        wanted = sorted(step.wanted & {"after", "labels"})
+        told = {WANTED: [str(need) for need in wanted]} if wanted else {}
+        made = self._messages(now, step.ids.tolist(), arrays, config, grid, told)
+        on_node = self.states == "node"
+        now.messages = {id: now.addressed(id, message, record, on_node) for id, message in made.items()}
+        log(INFO, "fedalpha: round %d: %d clients train", server_round, len(now.messages))
         return list(now.messages.values())
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Check the replies one by one, weigh if that is still to do, combine, and let ``over`` apply."""
-        server_round += self._offset
+        """Check the replies one by one, weigh if that is still to do, combine and apply."""
+        server_round = self._number(server_round)
         now, self._now = self._now, None
-        if now is None or now.state.round != server_round - 1:
+        if now is None or now.number != server_round:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
-        if now.outcome is not None:  # the model was kept before any client trained
-            return self._finish(now, now.outcome, [])
-        needs = now.wanted | {"train"} if self._roll.source == "train" else now.wanted
-        wanted = Wanted(self.over.weighted_by_key, self.loss_keys, needs)
-        found, sent = matched(now.messages, replies), now.state.broadcast.arrays
-        reports = [wanted.read(id, found.get(id), sent) for id in sorted(now.messages)]
-        usable = [r.message for r in reports if r.message is not None]
-        contents = [message.content for message in usable]
-        now.algorithm = self._algorithm(Optimiser(self.over, server_round, next(iter(usable), None)))
-        now.heard = now.heard.and_reports(Reports(reports))
-        outcome = self._advance(now)
-        assert isinstance(outcome, Outcome)
-        heard = [r for r in reports if r.problem is None]
-        self._trained = self._trained or bool(heard)
-        self._roll.sizes.update({r.id: r.samples for r in heard})
+        if now.outcome is None:
+            now.read(replies, self._wanted(now))
+            if self.rules.optimiser is not None:
+                self.rules.optimiser.server_round = server_round
+            while isinstance(step := now.advance(), Measure):
+                self._measure(now, step)
+            assert isinstance(step, Outcome)
+            now.outcome = step
+        self._roll.sizes.update({id: report.samples for id, report in now.told.items()})
         if self._roll.source == "train":
-            self._roll.losses.update({r.id: (server_round, r.losses["train"]) for r in heard})
-        return self._finish(now, outcome, contents)
-
-    def _advance(self, now: _Round) -> Any:
-        return advance(now.algorithm, now.state, now.population, self.seed, now.heard)
-
-    def _algorithm(self, over: Optimiser | None = None) -> Algorithm:
-        select = fraction(self._shares["train"], self._least["train"])
-        plugs: dict[str, Any] = {"update": Remote(), "combine": Mean(), "apply": over or Optimiser(self.over)}
-        return Algorithm(select, weigh=self.rule, admission=self.admission, **plugs)
-
-    def _influence(self, outcome: Outcome) -> dict[str, Any] | None:
-        """The influence of any ``liars`` clients in the round."""
-        if outcome.kept is not None:
-            return None
-        combine: Any = Mean()
-        return influence(self.rule, combine, outcome.cohort, outcome.alpha, self.liars, outcome.lost).row()
-
-    def _finish(
-        self, now: _Round, outcome: Outcome, contents: list[RecordDict]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Write the row of a round. Returns the arrays to install, if there are any, and the metrics."""
-        labels = {id: self._roll.label(id) for id in now.population.ids.tolist()}
-        tell(outcome, lambda level, text, *values: log(level, f"fedalpha: {text}", *values), labels)
-        server_round = outcome.state.round
-        seconds = time.monotonic() - now.started
-        self.rows.append(
-            row(
-                Context(
-                    round=server_round,
-                    outcome=outcome,
-                    influence=self._influence(outcome),
-                    nodes=labels,
-                    seconds=seconds,
-                )
-            )
-        )
-        self._state = outcome.state.weigh
-        if outcome.kept is not None:
+            self._roll.losses.update({id: (server_round, r.losses["train"]) for id, r in now.told.items()})
+        self._state = now.outcome.state
+        metrics = self._noted.trained_with(now, self.over)
+        if now.outcome.kept is not None:
             return None, None
-        metrics = average(contents, self.over.train_metrics_aggr_fn, self.over.weighted_by_key)
-        told = report(self.rows[-1], metrics)
-        self._metrics["train"][server_round] = dict(told)
-        arrays = outcome.state.broadcast.arrays
-        return ArrayRecord({name: Array(value) for name, value in arrays.items()}), told
+        self._record = record_of(self.rules.form.arrays(self._state.broadcast.parameters))
+        return self._record, metrics
+
+    def _ask(self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> None:
+        """Ask clients for their losses, as far as these are not known."""
+        ids = order.ids.tolist()
+        known = self._roll.estimates(ids, now.number) if order.sample is None else {}
+        told = {} if order.sample is None else {BATCH: order.sample.batch}
+        asked = self._messages(now, [i for i in ids if i not in known], arrays, config, grid, told)
+        timeout = self._timeout if self.query_timeout is None else self.query_timeout
+        losses, problems, sizes = ask_losses(grid, asked, order.ids, timeout, self.over.weighted_by_key, known)
+        self._roll.sizes.update(sizes)
+        now.know(self._roll.sizes)
+        if self.rules.fault is not None:
+            losses = self.rules.fault.losses(now.scene(), order.ids, losses)
+        now.heard = now.heard.and_losses(order, losses, problems)
+
+    def _measure(self, now: Round, order: Any) -> None:
+        """Losses on the server's own data: of the current model, or of a client's."""
+        assert self.validation is not None
+        form, found = self.rules.form, {}
+        for of in order.of:
+            parameters = now.state.broadcast.parameters
+            if of is not None:
+                parameters = next(r for r in now.heard.reports.items if r.id == of).parameters
+            found[of] = measured(self.validation(now.number, record_of(form.arrays(parameters))))
+        now.heard = now.heard.and_measured(found)
+
+    def _messages(
+        self, now: Round, ids: list[int], arrays: ArrayRecord, config: ConfigRecord, grid: Grid, told: Mapping[str, Any]
+    ) -> dict[int, Message]:
+        """The training messages of these clients, as ``over`` makes them; ``told`` is added to the configuration."""
+        node = self._roll.nodes
+        with _own_random():
+            shown = Shown(grid, [node[i] for i in ids])
+            settings = ConfigRecord({**config, **told})
+            made = list(self.over.configure_train(now.number, arrays, settings, shown))
+        by_node = {m.metadata.dst_node_id: m for m in made}
+        return {i: by_node[node[i]] for i in ids if node[i] in by_node}
+
+    def _wanted(self, now: Round) -> Wanted:
+        assert now.order is not None
+        needs = now.order.wanted | ({"train"} if self._roll.source == "train" else set())
+        sent = self.rules.form.arrays(now.state.broadcast.parameters)
+        extras = self.rules.sends(now.state.broadcast)
+        return Wanted(self.over.weighted_by_key, self.loss_keys, frozenset(needs), sent, self.admission.bound, extras)
 
     # Evaluation
 
@@ -423,39 +385,57 @@ class FedAlpha(flower.Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Sample clients for evaluation, by the seed."""
-        server_round += self._offset
-        messages: list[Message] = []
-        if self.over.fraction_evaluate:
-            rng = generator(self.seed, "evaluate", server_round - 1)
-            rule = fraction(self._shares["evaluate"], self._least["evaluate"])
-            ids, _ = rule.select({}, self._connected(grid, "evaluate", server_round), None, rng)
-            with _own_random():
-                shown = Shown(grid, [self._roll.nodes[i] for i in ids.tolist()])
-                messages = list(self.over.configure_evaluate(server_round, arrays, config, shown))
-        if not (messages and "accuracy" in self.rule.requires):  # otherwise the round is not over yet
-            self._save(arrays)
-        return messages
+        server_round = self._number(server_round)
+        if not self._driving and self._state is not None and self._record is not arrays:
+            self._state, self._record = self._with(self._state, arrays), arrays
+        if not self.over.fraction_evaluate:
+            return []
+        rng = generator(self.seed, "evaluate", server_round - 1)
+        ids, _ = self._evaluating.select({}, self._connected(grid, "evaluate", server_round), None, rng)
+        with _own_random():
+            shown = Shown(grid, [self._roll.nodes[i] for i in ids.tolist()])
+            return list(self.over.configure_evaluate(server_round, arrays, config, shown))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Aggregate evaluation metrics with ``over``'s function; malformed replies are logged and left out."""
-        usable = []
-        clients = {node: id for id, node in self._roll.nodes.items()}
-        for reply in replies:
-            try:
-                metrics = metrics_of(reply)
-                number(metrics, self.over.weighted_by_key)
-                if self._roll.source == "evaluate":
-                    told = server_round + self._offset, finite(metrics, self._evaluated_loss)
-                    self._roll.losses[clients[reply.metadata.src_node_id]] = told
-                usable.append(reply.content)
-            except Rejected as reason:
-                log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
-        record = average(usable, self.over.evaluate_metrics_aggr_fn, self.over.weighted_by_key)
-        self._look("evaluate", server_round + self._offset, record)
-        self._evaluated = record is not None
+        """Aggregate evaluation metrics as ``over`` does; malformed replies are logged and left out."""
+        server_round = self._number(server_round)
+        record = self._noted.evaluated_with(server_round, list(replies), self.over, self._roll)
+        if not self._driving and self._record is not None:
+            self._finish(server_round, self._record)
         return record
 
     # Small parts
+
+    def _number(self, server_round: int) -> int:
+        """The round since the run began: wrappers and other loops count from the last start."""
+        return server_round if self._driving else server_round + self._offset
+
+    def _ready(self, server_round: int, arrays: ArrayRecord) -> ServerState:
+        """The state with the model that is to be sent. In a loop of somebody else's, also lock the folder.
+
+        Raises if this run would overwrite rounds that are in the folder.
+        """
+        if self._state is None or (server_round == 1 < self._state.round + 1 and self._journal.out is None):
+            self._begin(arrays, new=True)
+        assert self._state is not None
+        if not self.rows:
+            self._finish(0, arrays)
+        if server_round != self._state.round + 1:
+            raise RuntimeError(
+                f"round {server_round} is to be played, but {self._state.round} rounds of this run are finished: start "
+                "with resume(initial_arrays) and num_rounds = n - rounds_done"
+            )
+        if self._record is not arrays:
+            self._state, self._record = self._with(self._state, arrays), arrays
+        return self._state
+
+    def _with(self, state: ServerState, arrays: ArrayRecord) -> ServerState:
+        found = {name: array.numpy() for name, array in arrays.items()}
+        return dataclasses.replace(state, broadcast=self.rules.form.changed(state.broadcast, found))
+
+    def _model(self) -> dict[str, Any]:
+        assert self._state is not None
+        return dict(self._state.broadcast.parameters)
 
     def _connected(self, grid: Grid, kind: str, server_round: int) -> Connected:
         """The clients that are connected, when there are enough of them."""
@@ -467,38 +447,8 @@ class FedAlpha(flower.Strategy):
     @property
     def _needs_query(self) -> bool:
         """Whether only clients that answer queries can take part."""
-        return self._roll.source == "query" and "before" in self.rule.requires
-
-    @property
-    def _timeout_of_queries(self) -> float:
-        return self._timeout if self.query_timeout is None else self.query_timeout
-
-    def _look(self, name: str, server_round: int, record: MetricRecord | None) -> None:
-        """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
-        if record is None:
-            return
-        self._metrics[name][server_round] = dict(record)
-        value = record.get(self.accuracy_key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        if 0 <= value <= 1:
-            self.accuracy = float(value)
-            if self.rows and self.rows[-1]["round"] == server_round:
-                self.rows[-1]["accuracy"] = self.accuracy
-        elif not self._warned:
-            self._warned = True
-            log(
-                WARNING,
-                "fedalpha: the metric %r is %g and is ignored: an accuracy is a share between 0 and 1 (0.6, "
-                "not 60); let the evaluation return one, or name another metric in accuracy_key=",
-                self.accuracy_key,
-                value,
-            )
-
-
-def _is_setting(name: str, value: object) -> bool:
-    """Whether an attribute of a new Flower strategy is part of what identifies the run."""
-    return isinstance(value, bool | int | float | str | np.number) and name != "min_available_nodes"
+        asks = type(self.rules.algorithm.select).ask is not Select.ask
+        return asks or (self._roll.source == "query" and "before" in self.rule.requires)
 
 
 @contextmanager

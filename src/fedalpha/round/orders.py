@@ -37,7 +37,9 @@ class Train:
 
     ``alpha`` (aligned with ``ids``) is given when the weights are known before training and the combine
     rule is linear: the reports may then come with Σ alpha_i·w_i instead of every model. ``states`` holds the
-    clients' states, ``wanted`` what to report besides the ``train`` loss: other losses, ``labels``.
+    clients' states, ``wanted`` what to report besides the ``train`` loss: other losses, ``labels``. ``hold``: keep
+    every model until all have arrived, because the strategy does not renormalise in proportion if a client is lost
+    (a cap).
     """
 
     round: int
@@ -45,6 +47,7 @@ class Train:
     alpha: Array | None = None
     states: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     wanted: frozenset[str] = frozenset()
+    hold: bool = False
 
 
 @dataclass(frozen=True)

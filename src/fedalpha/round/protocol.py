@@ -65,14 +65,14 @@ def advance(
             return ending.stop(cohort, weighed)
         counts = weighed.alpha != 0
         alpha = weighed.alpha[counts] if algorithm.combine.linear else None
-        train = Train(state.round, present[counts], alpha, state.clients, wants)
+        rule = algorithm.weigh.in_force(state.weigh, cohort)
+        train = Train(state.round, present[counts], alpha, state.clients, wants, hold=rule.ceiling < 1)
     if heard.reports is None:
         return train
     reports = admit(gate, train, heard)
     if isinstance(reports, Short | Train):
         return ending.stop(cohort, reports)
     if isinstance(weighed, Weighed):
-        rule = algorithm.weigh.in_force(state.weigh, cohort)
         shared = share_out(weighed, present, rule, train, reports)
         if not isinstance(shared, tuple):
             return ending.stop(cohort, shared, reports)

@@ -72,6 +72,8 @@ class Folder(Callback):
         self._stack = ExitStack()
         self._broken = False
         self._stale = False
+        self.beside: dict[str, Any] = {}
+        """What is saved beside the state; a resumed run finds it here."""
         self._longer = False
         self._rewritten: Mapping[str, Any] | None = None
         """the configuration with more rounds, or with another machine that resumes the run"""
@@ -179,7 +181,8 @@ class Folder(Callback):
 
     def _save(self) -> None:
         if self._state is not None and self._state.round > self._saved:
-            self.generations.save(self._state.round, state_tree(self._state), self._rows)
+            beside = {"beside": self.beside} if self.beside else {}
+            self.generations.save(self._state.round, state_tree(self._state) | beside, self._rows)
             self._saved = self._state.round
 
     def _cannot(self, what: str, error: OSError) -> OSError:
@@ -193,6 +196,7 @@ class Folder(Callback):
 
     def _accepted(self, tree: Any, rows: list[Row], start: ServerState) -> ServerState:
         """The state of a checkpoint if it can be one of the run that begins at ``start``; else an error is raised."""
+        beside = tree.pop("beside", {})
         state = self.restore(tree, start)
         rounds = [row["round"] for row in rows]
         if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
@@ -201,11 +205,14 @@ class Folder(Callback):
         found, expected = ({k: (v.shape, v.dtype) for k, v in p.items()} for p in _models(state, start))
         if found != expected:
             raise ValueError("its model has other parameters than the run's")
+        self.beside = beside
         return state
 
     def _most(self, start: ServerState) -> Most:
         """What the checkpoint of this run can need: a client's state may hold models, and a row numbers of clients."""
         config = json.loads(json.dumps(self._described))
+        if "rounds" not in config:  # a live federation: neither its clients nor its rounds are known beforehand
+            return Most()
         described = config.get("federation", config)  # of `fedalpha.run`, or of the command line
         clients, rounds = int(described.get("clients") or 1), int(config.get("rounds") or 0)
         model = sum(tensor.nbytes for tensor in start.broadcast.parameters.values())

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -227,6 +227,9 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 class Update(Spelled, PlugPoint, ABC):
     """The *client update* plug point. ``wanted`` names the losses besides ``train`` that are needed."""
+
+    sends: ClassVar[tuple[str, ...]] = ()
+    """The prefixes of the extras in a report, each followed by the name of a trained parameter."""
 
     @abstractmethod
     def update(

@@ -56,6 +56,7 @@ class fedpage(sgd):
 
     p: float = field(default=0.1, metadata={"always": True})
     prior: str = "uniform"
+    sends = (_GRADIENT,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,6 +35,7 @@ class scaffold(sgd):
     """
 
     prior: str = "uniform"
+    sends = (_PREFIX,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

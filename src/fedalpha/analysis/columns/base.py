@@ -39,6 +39,8 @@ class Context:
     correct: Array | None = None
     owners: Owners | None = None
     validation_accuracy: float | None = None
+    live: Mapping[str, Any] | None = None
+    """What only a live federation knows; None in a simulation."""
     validation_loss: float | None = None
     shadow: Mapping[str, Any] | None = None
     best_round: int | None = None

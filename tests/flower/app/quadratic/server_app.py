@@ -16,7 +16,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     strategy = FedAlpha(
         str(config["strategy"]),
-        save=str(config["save"]),
+        out=str(config["save"]),
         fraction_evaluate=0.0,
         min_train_nodes=1,
         min_available_nodes=int(config["clients"]),

@@ -1,0 +1,114 @@
+"""A live round between its messages: what was ordered, what was heard, and how replies become reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedalpha.flower.plugs import Connected, record_of
+from fedalpha.flower.pulling import Pulled, by_client
+from fedalpha.flower.records import COMMITTED, EXTRAS, STATE, TOLD, TREE
+from fedalpha.flower.replies import Rejected
+from fedalpha.flower.reports import Report, Wanted
+from fedalpha.flower.rules import Rules
+from fedalpha.flower.sums import Running
+from fedalpha.round import Gate, Heard, Order, Outcome, ServerState, Train, advance
+
+
+@dataclass
+class Round:
+    """A round from the first order to the outcome."""
+
+    rules: Rules
+    state: ServerState
+    population: Connected
+    seed: int
+    heard: Heard = field(default_factory=Heard)
+    order: Train | None = None
+    """who was ordered to train"""
+    messages: dict[int, Message] = field(default_factory=dict)
+    """client id → training message"""
+    outcome: Outcome | None = None
+    metrics: list[RecordDict] = field(default_factory=list)
+    """the metrics of every usable reply"""
+    told: dict[int, Report] = field(default_factory=dict)
+    """the usable reports by client id, without their models"""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def number(self) -> int:
+        """The round as Flower counts, from 1."""
+        return self.state.round + 1
+
+    def advance(self) -> Order | Outcome:
+        return advance(self.rules.algorithm, self.state, self.population, self.seed, self.heard)
+
+    def know(self, sizes: Mapping[int, float]) -> None:
+        """Use the sizes that are known by now."""
+        self.population = dataclasses.replace(self.population, known=dict(sizes))
+
+    def addressed(self, id: int, message: Message, extras: ArrayRecord | None, on_node: bool) -> Message:
+        """A client's training message with the extras of the broadcast and the client's own state."""
+        state: dict[str, Any] = dict(self.state.clients.get(id, {}))
+        more: dict[str, Any] = {}
+        if extras is not None:
+            more[EXTRAS] = extras
+        if on_node:
+            more[TOLD] = ConfigRecord({COMMITTED: int(state.get(COMMITTED, 0))})
+        elif state:
+            more[STATE] = record_of(state["arrays"])
+            more[TOLD] = ConfigRecord({TREE: state[TREE]})
+        if not more:
+            return message
+        kind, node = message.metadata.message_type, message.metadata.dst_node_id
+        return Message(RecordDict({**message.content, **more}), message_type=kind, dst_node_id=node)
+
+    def read(self, replies: Iterable[Message], wanted: Wanted) -> None:
+        """Turn the replies into reports.
+
+        Where the weights are known before training and the combine rule is linear, a reply that is still to be
+        pulled is checked, added to the sum of its block and dropped. Otherwise all models are held.
+        """
+        order, rules = self.order, self.rules
+        assert order is not None
+        streams = isinstance(replies, Pulled) and replies.lazy and rules.fault is None and not order.hold
+        running = Running(order.alpha) if streams and order.alpha is not None else None
+        gate = Gate(rules.algorithm.admission, self.state.broadcast, self.seed, self.state.round)
+        place = {id: place for place, id in enumerate(order.ids.tolist())}
+        items, problems = [], {}
+        for id, reply in by_client(self.messages, replies):
+            try:
+                report = wanted.read(id, reply)
+                if COMMITTED in report.state:
+                    report = dataclasses.replace(report, state={COMMITTED: self.number})
+                if running is not None:
+                    if reason := gate.fault(report, order.ids):
+                        raise Rejected(reason)
+                    assert report.parameters is not None
+                    running.add(place[id], report.parameters)
+                    report = dataclasses.replace(report, parameters=None)
+            except Rejected as reason:
+                problems[id] = str(reason)
+                continue
+            assert reply is not None
+            self._note(report, reply)
+            items.append(rules.form.report(report))
+        if rules.fault is not None:
+            items = rules.fault.reports(self.scene(), items)
+        self.heard = self.heard.and_reports(rules.form.reports(items, running), problems)
+
+    def _note(self, report: Report, reply: Message) -> None:
+        """Keep what is needed of a reply after its model is gone."""
+        self.told[report.id] = dataclasses.replace(report, parameters=None, extras={}, state={})
+        self.metrics.append(RecordDict(dict(reply.content.metric_records)))
+
+    def scene(self) -> Any:
+        """Where a fault happens."""
+        from fedalpha.defence.faults import Scene
+
+        return Scene(self.seed, self.state.round, self.population.clients, self.state.broadcast)

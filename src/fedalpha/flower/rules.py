@@ -1,0 +1,173 @@
+"""The plug points of a live federation, from the arguments of `FedAlpha`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from flwr.serverapp import strategy as flower
+
+from fedalpha.flower.forms import Form, NumpyForm
+from fedalpha.flower.plugs import Mean, Optimiser, Remote, Replace, fraction
+from fedalpha.round import Admission, Algorithm
+from fedalpha.select import SELECTIONS, Select
+from fedalpha.strategies import STRATEGIES, Strategy
+
+BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")
+"""Arrays that are not trained, as PyTorch names them."""
+_MEANS = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi, flower.FedProx)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a run, the form in which they hold models, and the Flower strategy whose settings are used."""
+
+    algorithm: Algorithm
+    form: Form
+    over: flower.FedAvg
+    optimiser: Optimiser | None
+    fault: Any
+    sends: Callable[[Any], frozenset[str]]
+    """The names of the extras that the client update sends, from a broadcast."""
+
+
+def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.FedAvg:
+    """The Flower strategy whose sampling, keys and metrics functions are used: a copy of ``over``, or a FedAvg."""
+    if over is None:
+        if unknown := sorted(settings.keys() - inspect.signature(flower.FedAvg).parameters.keys()):
+            raise TypeError(f"FedAlpha does not take {', '.join(unknown)}; see help(FedAlpha) and Flower's FedAvg")
+        return flower.FedAvg(**settings)
+    if settings:
+        raise ValueError(f"pass {', '.join(sorted(settings))} to {type(over).__name__}(…), not to FedAlpha")
+    name = type(over).__name__
+    theirs = next((kind for kind in type(over).__mro__ if kind.__module__.split(".")[0] == "flwr"), None)
+    if theirs not in _MEANS:
+        raise ValueError(
+            f"over = {name} does not build on a weighted mean; use {', '.join(kind.__name__ for kind in _MEANS)} or a "
+            'strategy of your own that extends one of them, or a robust rule of fedalpha, such as combine="median"'
+        )
+    if type(over).start is not flower.Strategy.start:
+        raise ValueError(
+            f"over = {name} has a start() of its own, which FedAlpha would not call; extend FedAlpha instead, or leave "
+            "start() out"
+        )
+    return copy.copy(over)
+
+
+def rules(
+    strategy: str | Strategy,
+    select: str | Select | None,
+    update: Any,
+    combine: Any,
+    apply: Any,
+    over: flower.FedAvg | None,
+    base: flower.FedAvg,
+    model: Any,
+    buffers: Sequence[str],
+    fault: Any,
+    admission: Admission,
+    reevaluate: int,
+) -> Rules:
+    """Parse the plug points. Those that need torch, and only those, import it."""
+    if over is not None and apply is not None:
+        raise ValueError("apply= and over= are both rules for the server's step; give one of them")
+    if select is not None and base.fraction_train not in (0.0, 1.0):
+        raise ValueError(
+            f"select = {select} and fraction_train = {base.fraction_train} both say who trains; give one of them"
+        )
+    torch_for = {
+        name: value
+        for name, value, light in (
+            ("update", update, None),
+            ("combine", combine, "mean"),
+            ("apply", apply, "replace"),
+            ("model", model, None),
+            ("fault", fault, None),
+        )
+        if value is not None and value != light
+    }
+    form: Form = NumpyForm()
+    plugs: dict[str, Any] = {"update": Remote(), "combine": Mean(), "apply": Replace()}
+    if torch_for:
+        _check_torch(torch_for)
+        from fedalpha.apply import APPLIES
+        from fedalpha.combine import COMBINES
+        from fedalpha.flower.tensors import TorchForm
+        from fedalpha.update import UPDATES
+
+        form = TorchForm(model, buffers)
+        plugs["combine"] = COMBINES.parse(combine or "mean")
+        plugs["apply"] = APPLIES.parse(apply or "replace")
+        plugs["update"] = UPDATES.parse(update or "sgd")  # without update= the server has no part in it
+    if "server" in plugs["combine"].wants:
+        raise ValueError(f"combine = {combine} learns on the server's data, which FedAlpha does not support")
+    optimiser = None if over is None else Optimiser(base, form, buffers)
+    chosen = fraction(base.fraction_train, base.min_train_nodes) if select is None else SELECTIONS.parse(select)
+    plugs["apply"] = optimiser or plugs["apply"]
+    algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
+    return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
+
+
+def _sends(update: Any) -> Callable[[Any], frozenset[str]]:
+    prefixes: tuple[str, ...] = getattr(update, "sends", ())
+
+    def names(broadcast: Any) -> frozenset[str]:
+        if not prefixes:
+            return frozenset()
+        trained = broadcast.architecture.trained()
+        return frozenset(prefix + name for prefix in prefixes for name in trained)
+
+    return names
+
+
+def _drill(fault: Any) -> Any:
+    """The fault, if it can happen on a live federation: what clients hold cannot be changed from here."""
+    if fault is None:
+        return None
+    from fedalpha.defence.faults import FAULTS, Fault
+
+    parsed = FAULTS.parse(fault)
+    for one in getattr(parsed, "faults", (parsed,)):
+        if type(one).poison is not Fault.poison:
+            raise ValueError(f"fault = {one} changes the clients' data, which a server does not hold; change it there")
+    return parsed
+
+
+def _check_torch(given: Mapping[str, Any]) -> None:
+    if find_spec("torch") is None:
+        name, value = next(iter(given.items()))
+        raise ModuleNotFoundError(
+            f"{name} = {value} needs PyTorch on the server: pip install torch, or leave {name}= out (a strategy with "
+            "select=, over=, quorum= … needs NumPy only)",
+            name="torch",
+        )
+
+
+def identity(given: Mapping[str, Any], algorithm: Algorithm, update: Any, over: flower.FedAvg) -> dict[str, Any]:
+    """What identifies a run, as ``config.json`` holds it: another value of any of these is another run."""
+    named = type(over).__name__
+    plugs = {} if isinstance(algorithm.select, fraction) else {"select": str(algorithm.select)}
+    plugs |= {} if update is None else {"update": str(algorithm.update)}
+    for name in ("combine", "apply"):
+        rule = getattr(algorithm, name)
+        if not isinstance(rule, Optimiser):
+            plugs[name] = str(rule)
+    return {
+        "federation": "flower",
+        "strategy": str(algorithm.weigh),
+        **plugs,
+        "reevaluate": algorithm.reevaluate,
+        **given,
+        "over": named,
+        **{f"{named}.{k}": v for k, v in vars(over).items() if _is_setting(k, v)},
+    }
+
+
+def _is_setting(name: str, value: object) -> bool:
+    """Whether an attribute of a new Flower strategy is part of what identifies the run."""
+    return isinstance(value, bool | int | float | str | np.number) and name != "min_available_nodes"
