@@ -21,7 +21,7 @@ CDFS = ("weibull", "exponential", "frechet", "normal", "gumbel", "logistic")
     formula="silo: p = argmin over the simplex of Σ g·p + 2‖p‖² + (K/8)·p'Hp, H = 4I + Σ gg', g = −r/(1 + p·r), "
     "r = CDF(F_i/mean F)/K; device: p ∝ exp(√ln K·Σ(CDF − mean CDF)/(1 + C·mean CDF)/(√(t + 1)·(2 + C)))",
     reference="Hahn et al., 2024, 2405.20821",
-    examples=("AAggFF", "AAggFF(clients=100)", "AAggFF(cdf=normal)", "AAggFF(clients=50, cdf=gumbel)"),
+    examples=("AAggFF(clients=50, cdf=normal)", "AAggFF"),
 )
 class AAggFF(Strategy):
     """Adaptive aggregation for fair federated learning: weights follow the clients' losses, with all rounds in mind.

@@ -16,7 +16,7 @@ from fedalpha.strategies.simplex import Array, normalise
 @STRATEGIES.register(
     formula="alpha = softmax(T); T moves by Adam along −∇[Σ alpha_i·(1 − cos(w_i, w_t)) + Σ alpha_i·‖Δ_i − Σ alpha·Δ‖]",
     reference="Shi et al., 2025, 2503.15842",
-    examples=("FedAWA", "FedAWA(lr=0.1, epochs=3)"),
+    examples=("FedAWA(lr=0.1, epochs=2)",),
 )
 class FedAWA(Strategy):
     """Adaptive weights by client vectors: clients whose update Δ_i is near the common one gain weight over the rounds.

@@ -15,7 +15,7 @@ METRICS = ("kl", "l1", "l2", "cosine")
 @STRATEGIES.register(
     formula="alpha_i ∝ max(0, p_i − a·d_i + b), d the distance of the client's class shares from the uniform ones",
     reference="Ye et al., 2023, 2305.19229",
-    examples=("FedDisco", "FedDisco(a=0.1, b=0.05, metric=l2)", "FedDisco(metric=cosine)", "FedDisco(metric=l1)"),
+    examples=("FedDisco", "FedDisco(a=0.1, b=0.05, metric=l2)"),
 )
 class FedDisco(Strategy):
     """Discrepancy-aware collaboration: clients with balanced classes weigh more than their size says.

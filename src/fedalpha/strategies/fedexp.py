@@ -56,7 +56,7 @@ def step(gram: Array, alpha: Array, epsilon: float) -> float:
 @STRATEGIES.register(
     formula="η·alpha_i, η = max(1, Σ alpha_i·‖Δ_i‖²/(2·(‖Σ alpha_i·Δ_i‖² + epsilon)))",
     reference=PAPER,
-    examples=("extrapolate(FedAvg)", "extrapolate(FedSoftWorse(T=0.2), epsilon=0.1)"),
+    examples=("extrapolate(FedSoftWorse(T=0.2))", "extrapolate(FedAvg(prior=uniform), epsilon=0.1)"),
 )
 def extrapolate(rule: Strategy | str, *, epsilon: float = 0.001) -> Extrapolate:
     """Any rule with FedExP's server step: the more the clients' updates Δ_i cancel each other, the longer the step.
@@ -72,7 +72,7 @@ def extrapolate(rule: Strategy | str, *, epsilon: float = 0.001) -> Extrapolate:
 @STRATEGIES.register(
     formula="η·p_i, η = max(1, Σ p_i·‖Δ_i‖²/(2·(‖Σ p_i·Δ_i‖² + epsilon)))",
     reference=PAPER,
-    examples=("FedExP", "FedExP(epsilon=0.1, prior=uniform)"),
+    examples=("FedExP",),
 )
 def FedExP(epsilon: float = 0.001, *, prior: str = "size") -> Extrapolate:
     """FedAvg with an adaptive server step: `extrapolate(FedAvg)`.

@@ -15,7 +15,7 @@ from fedalpha.strategies.simplex import Array, normalise
 @STRATEGIES.register(
     formula="alpha_i ∝ p_i/max(M − F_i, epsilon)",
     reference="Zhang et al., 2022, 2202.01666",
-    examples=("PropFair(M=5)", "PropFair(M=2, epsilon=0.5, prior=uniform)"),
+    examples=("PropFair(M=5)",),
 )
 class PropFair(Strategy):
     """Maximises Σ p_i·log(M − F_i): a client with a large loss gains more from the same improvement.

@@ -35,7 +35,7 @@ class Unbiased(Combinator, name="unbiased"):
 @STRATEGIES.register(
     formula="the rule's weights with a_i = p_i/π_i in place of the sizes, times Σ a; π_i is the chance to be selected",
     reference=f"Horvitz & Thompson, 1952; {HERE}",
-    examples=("unbiased(FedAvg)", "unbiased(switch(FedSoftWorse(T=0.2), FedAvg, at=10))", "unbiased(fade(FedWorse))"),
+    examples=("unbiased(FedAvg)", "unbiased(switch(FedSoftWorse(T=0.2), FedAvg, at=10))"),
 )
 def unbiased(rule: Strategy | str) -> Unbiased:
     """Horvitz–Thompson weights: p_i is the client's share of *all* data, π_i its chance to be in the cohort.
