@@ -14,8 +14,9 @@ from fedalpha.text import nearest
 
 
 def classified(output: Tensor, target: Tensor) -> Tensor:
-    """1 where the largest output is the target's class."""
-    return (output.argmax(dim=1) == target).to(torch.float64)
+    """1 where the largest output is the target's class; of a sequence, the share of its positions."""
+    right = (output.argmax(dim=1) == target).to(torch.float64)
+    return right if right.dim() < 2 else right.flatten(1).mean(dim=1)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def summed(output: Tensor, target: Tensor) -> Tensor:
 
 TASKS = {
     "cross_entropy": Task(),
+    "mse": Task(loss=mse_loss, correct=None),
     "summed": Task(loss=summed, reduction="sum"),
     "batch_softmax": Task(loss=batch_softmax, reduction="sum"),
 }

@@ -68,7 +68,7 @@ def test_wrong_data_is_refused_with_a_reason() -> None:
         ([tensors(), tensors()], {"clients": 7}, "leave clients out"),
         ([tensors(), tensors()], {"test": [tensors()]}, "one part per client"),
         ((torch.zeros(4, 2), torch.tensor([-1, 0, 1, 1])), {}, "renumber"),
-        ((torch.zeros(2, 2), ["cat", "dog"]), {}, "labels as 0, 1, 2"),
+        ((torch.zeros(2, 2), [None, None]), {}, "not a number or a word"),
     ],
 )
 def test_inconsistent_data_are_named(data: object, options: dict[str, object], said: str) -> None:

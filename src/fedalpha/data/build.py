@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +11,15 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedalpha.data.federations import Examples, Pair, Pooled
-from fedalpha.data.inputs import Input, from_clients, from_natural, from_partitioned, from_samples
+from fedalpha.data.inputs import Input, from_clients, from_natural, from_partitioned, from_samples, index_lists
 from fedalpha.data.partitions import PARTITIONS, Indices, Partition
+from fedalpha.data.partitions.wrapper import Holding, Wrapper
+from fedalpha.data.reading import Reader
 from fedalpha.data.sets import DATASETS, DataSet, Natural, Partitioned
+from fedalpha.data.transforms import Change, Transform, as_transform
 from fedalpha.rng import generator
 from fedalpha.task import Task
+from fedalpha.task import task as named_task
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -27,49 +31,82 @@ CLIENTS = 10
 def federation(
     data: str | DataSet | Dataset[Any] | Pair | Sequence[Pair],
     *,
-    partition: str | Partition = "iid",
+    partition: str | Partition | Sequence[Sequence[int]] | Mapping[Any, Sequence[int]] = "iid",
     clients: int | None = None,
     seed: int = 0,
     validation: float = 0.0,
-    test: Dataset[Any] | Pair | Sequence[Pair] | None = None,
-    pixels: str = "unit",
+    test: Dataset[Any] | Pair | Sequence[Any] | None = None,
+    pixels: str | None = None,
+    fields: tuple[str, str] | None = None,
+    classes: int | None = None,
+    transform: str | Change | None = None,
     optima: ArrayLike | None = None,
-    task: Task | None = None,
+    task: str | Task | None = None,
 ) -> Pooled:
     """A federation from a named data set, a torch ``Dataset``, tensors, or per-client data.
 
-    ``data``: a name from ``fedalpha data list`` (``digits``, ``synthetic(a=1, b=1)``), a map-style ``Dataset``
-    of (x, y), a pair ``(X, y)`` (a tuple), or a list with one ``(X, y)`` per client, which needs no partition. ``test``
-    is data of the same kinds; a list holds one part per client. Without it a stratified fifth is set aside.
-    ``clients``: 10 unless the data are given client by client.
+    ``data``: a name from ``fedalpha data list`` (``digits``, ``synthetic(a=1, b=1)``), a map-style ``Dataset``, a pair
+    ``(X, y)`` (a tuple), or a list with one of these per client, which needs no partition. Rows of a ``Dataset`` are
+    (x, y) or mappings; ``fields`` names the fields of x and y. Labels are 0, 1, 2 … or words; ``classes`` is their
+    number if not all occur. ``test`` is data of the same kinds; a list holds one part per client. Without it a
+    stratified fifth is set aside.
+
+    ``partition``: a rule, or the sample indices of each client. ``clients``: 10 unless the data come client by client.
     ``validation`` is the share of the training data kept at the server for accuracy switches.
-    ``pixels``: unit (0–1), raw (as stored) or standard (mean 0, deviation 1). ``task``: what clients minimise and
-    what accuracy means (`Task`; cross-entropy by default).
+    ``pixels``, for pictures: unit (0–1, the default), raw (as stored) or standard (mean 0, deviation 1).
+    ``transform`` changes the samples that clients train on, at random (`fedalpha.data.transforms`): a text, or a
+    function of a batch and a NumPy generator. ``task``: what clients minimise and what accuracy means (`Task`,
+    or "mse" …; cross-entropy by default).
 
     >>> federation("digits", partition="shards(size=30)", clients=20, seed=0).clients
     20
     """
     if not 0 <= validation < 1:
         raise ValueError(f"validation = {validation}; give a share of the training data in [0, 1)")
-    rule = PARTITIONS.parse(partition)
+    lists = index_lists(partition)
+    rule = PARTITIONS.parse("iid" if lists is not None else partition)  # type: ignore[arg-type]
     source = DATASETS.parse(data) if isinstance(data, str) else data
-    count = CLIENTS if clients is None else clients
+    known = source.population if isinstance(source, Natural) and clients is None else None
+    count = known or (CLIENTS if clients is None else clients)
     about: dict[str, Any] = {"clients": count, "partition": str(rule), "seed": seed, "validation": validation}
+    found = _read(source, count, seed, clients, test, pixels, Reader(fields))
+    if isinstance(source, DataSet):
+        about |= {"dataset": str(data)}
+    if isinstance(source, Partitioned):
+        about = {"dataset": str(data), "pixels": pixels or "unit", **about}
+    if lists is not None:
+        if found.sizes is not None:
+            raise ValueError("the data come client by client, so a partition cannot split them; leave partition out")
+        found = found.given_to(lists)
+    if found.sizes is not None:
+        about |= {"clients": len(found.sizes), "partition": str(rule) if isinstance(rule, Wrapper) else "given"}
+    changed = as_transform(transform)
+    if changed is not None:
+        about |= {"transform": _called(changed)}
+    built = _assemble(found, rule, count, seed, validation, optima, about, _classes(found, classes))
+    built.transform = changed
+    return built if task is None else built.with_task(named_task(task) if isinstance(task, str) else task)
+
+
+def _read(
+    source: Any, count: int, seed: int, clients: int | None, test: Any, pixels: str | None, reader: Reader
+) -> Input:
     match source:
         case Partitioned():
-            found = from_partitioned(source, pixels)
-            about = {"dataset": str(data), "pixels": pixels, **about}
+            return from_partitioned(source, pixels, test, reader)
         case Natural():
-            found = from_natural(source, count, seed, test)
-            about |= {"dataset": str(data)}
+            return from_natural(source, count, seed, test, reader, pixels)
         case list():
-            found = from_clients(source, test, clients)
+            return from_clients(source, test, reader, pixels, clients)
         case _:
-            found = from_samples(source, test)
-    if found.sizes is not None:
-        about |= {"clients": len(found.sizes), "partition": "given"}
-    built = _assemble(found, rule, count, seed, validation, optima, about)
-    return built if task is None else built.with_task(task)
+            return from_samples(source, test, reader, pixels)
+
+
+def _called(function: Any) -> str:
+    """The text of a transform, or the name of the user's function."""
+    if isinstance(function, Transform):
+        return str(function)
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def _assemble(
@@ -80,6 +117,7 @@ def _assemble(
     validation: float,
     optima: ArrayLike | None,
     description: dict[str, Any],
+    classes: int | None,
 ) -> Pooled:
     """Set the test and validation parts aside, partition samples that have no client yet, and sort by client."""
     train, groups = found.train, found.groups()
@@ -97,16 +135,39 @@ def _assemble(
         groups = _split(train.y, groups[0], rule, clients, seed)
     if any(len(group) == 0 for group in groups):
         raise ValueError("a client has no training samples left; give every client more data or lower validation")
-    return Pooled(
+    built = Pooled(
         _take(train, groups),
         np.concatenate([[0], np.cumsum([len(group) for group in groups])]),
         test,
-        classes=_classes(train.y, test.y),
+        classes=_outputs(train.y, test.y) if classes is None else classes,
         validation=validated,
         test_owner=test_owner,
         optima=optima,
         description=description,
     )
+    built.names, built.words = found.names, found.words
+    if isinstance(rule, Wrapper):
+        _alter(built, rule, seed)
+    return built
+
+
+def _alter(built: Pooled, rule: Wrapper, seed: int) -> None:
+    """Change what each client holds, and its own test part, as a partition asks for."""
+
+    def changed(data: Examples, client: int, test: bool) -> Examples:
+        about = (client, built.clients, built.classes, seed, test)
+        found = rule.altered(Holding(data.x.numpy(), data.y.numpy(), *about))
+        return Examples(torch.from_numpy(found.x), torch.from_numpy(found.y))
+
+    parts = [changed(built.client(i), i, False) for i in range(built.clients)]
+    built.data = Examples(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))
+    if built.test_owner is not None:
+        x, y = built.test.x.clone(), built.test.y.clone()
+        for i in np.unique(built.test_owner).tolist():
+            mine = torch.from_numpy(np.flatnonzero(built.test_owner == i))
+            part = changed(built.test[mine], i, True)
+            x[mine], y[mine] = part.x, part.y
+        built.test = Examples(x, y)
 
 
 def _split(y: Tensor, samples: Indices, rule: Partition, clients: int, seed: int) -> list[Indices]:
@@ -117,11 +178,32 @@ def _split(y: Tensor, samples: Indices, rule: Partition, clients: int, seed: int
     return [samples[part] for part in rule.split(labels, clients, generator(seed, "partition"))]
 
 
-def _classes(train: Tensor, test: Tensor) -> int:
+def _outputs(train: Tensor, test: Tensor) -> int:
     """The number of labels, or of values to predict."""
     if train.is_floating_point():
         return int(np.prod(train.shape[1:]))
     return int(max(train.max(), test.max())) + 1
+
+
+def _classes(found: Input, given: int | None) -> int | None:
+    """The number of classes if it is known: given by the user, or by the data set. Labels with gaps are refused."""
+    if found.train.y.is_floating_point():
+        return None
+    parts = [found.train.y] if found.test is None else [found.train.y, found.test.y]
+    labels = torch.unique(torch.cat([part.reshape(-1) for part in parts]))
+    most = int(labels.max()) + 1
+    known = given if given is not None else found.classes
+    if known is not None:
+        if most > known:
+            raise ValueError(f"there is a label {most - 1}, but classes = {known}; labels are 0 … classes − 1")
+        return known
+    if len(labels) * 2 < most:
+        few = ", ".join(str(int(label)) for label in labels[:3])
+        raise ValueError(
+            f"the labels go up to {most - 1}, but only {len(labels)} of them occur ({few} …); renumber them 0, 1, 2 …, "
+            f"or pass classes={most} if there are that many"
+        )
+    return None
 
 
 def _take(data: Examples, groups: Sequence[Indices]) -> Examples:

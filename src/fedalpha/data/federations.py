@@ -20,6 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fedalpha.data.transforms import Change
 from fedalpha.task import Task
 
 Array = NDArray[np.float64]
@@ -45,14 +46,17 @@ class Examples:
 
     @staticmethod
     def of(data: Examples | Pair) -> Examples:
-        """From tensors or arrays; float64 samples become float32, integer targets int64."""
+        """From tensors or arrays; float64 samples become float32, whole numbers int64 (uint8 pictures float32)."""
         if isinstance(data, Examples):
             return data
         try:
             x, y = (torch.as_tensor(part) for part in data)
         except (TypeError, ValueError) as error:
             raise ValueError(f"cannot read (X, y): {error}; give arrays or tensors, labels as 0, 1, 2 …") from None
-        x = x.to(torch.float32) if x.dtype == torch.float64 or not x.is_floating_point() else x
+        if x.dtype in (torch.float64, torch.uint8, torch.bool):
+            x = x.to(torch.float32)
+        elif not x.is_floating_point():
+            x = x.to(torch.int64)
         y = y.to(torch.int64) if not y.is_floating_point() and y.dtype != torch.bool else y
         return Examples(x, y)
 
@@ -73,6 +77,12 @@ class Federation(ABC):
     description: dict[str, Any]
     task: Task = Task()
     """What clients minimise, and what accuracy means."""
+    transform: Change | None = None
+    """A random change of the samples that clients train on."""
+    names: tuple[str, ...] | None = None
+    """What the clients are called, where they are people, places or roles."""
+    words: tuple[str, ...] | None = None
+    """The labels in words, where they were given so."""
 
     def with_task(self, task: Task) -> Self:
         """The same clients with another task."""

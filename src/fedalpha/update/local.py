@@ -18,6 +18,8 @@ class Local:
     """A client during its update: its batches, their losses and gradients, and the report at the end."""
 
     def __init__(self, method: sgd, site: Site, broadcast: Broadcast, data: Examples, draws: Draws) -> None:
+        if method.clip is not None or method.precision != "full":
+            raise ValueError(f"{method.text_name}: the method has neither clip nor precision; leave them out")
         self.method, self.site, self.data, self.draws = method, site, data, draws
         self.module = site.load(broadcast)
         self.module.train()
@@ -26,6 +28,8 @@ class Local:
         self.parameters = [p for _, p in named]
         self.steps, self.rate = method.count(len(data)), method.rate(draws.round)
         self._here = site.place(data)
+        if site.transform is not None:  # once a round: a method may look at a batch several times
+            self._here = Examples(site.changes(draws)(self._here.x), self._here.y)
         self._everything = torch.arange(len(data))
         self._step, self._total, self._seen = 0, 0.0, 0
 
@@ -102,9 +106,10 @@ class Local:
 
 
 def without_momentum(update: sgd) -> None:
-    """Raise ValueError if momentum is given to a method without momentum."""
-    if update.momentum:
-        raise ValueError(f"{update.text_name}: momentum = {update.momentum}; the method has none, leave it out")
+    """Raise ValueError if a method that makes its own steps is given momentum, clipping or another precision."""
+    for name, absent in (("momentum", 0.0), ("clip", None), ("precision", "full")):
+        if (value := getattr(update, name)) != absent:
+            raise ValueError(f"{update.text_name}: {name} = {value}; the method has none, leave it out")
 
 
 def held(found: Mapping[str, Tensor], prefix: str, names: Sequence[str], like: Sequence[Tensor]) -> list[Tensor] | None:

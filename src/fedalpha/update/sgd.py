@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,7 +28,8 @@ class sgd(Update):
 
     ``lr``: a number or a schedule such as ``exponential(0.001, rate=0.99)``. ``batch``: the batch size, or
     none for all of the data. ``drop_last`` leaves out the last batch of an epoch if it is short (batch norm cannot
-    train on a single sample). Momentum starts at zero in every round.
+    train on a single sample). Momentum starts at zero in every round. ``clip``: the largest norm of a batch's gradient.
+    ``precision=bf16`` computes outputs and losses in bfloat16 where torch's autocast does; parameters stay as they are.
     """
 
     lr: float | str | Schedule = field(default=0.1, metadata={"always": True})
@@ -37,8 +39,18 @@ class sgd(Update):
     momentum: float = 0.0
     weight_decay: float = 0.0
     drop_last: bool = False
+    clip: float | None = None
+    precision: Literal["full", "bf16"] = "full"
 
     def __post_init__(self) -> None:
+        self.check_batches()
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"{self.text_name}: momentum = {self.momentum!r}; give a number in [0, 1)")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"{self.text_name}: weight_decay = {self.weight_decay!r}; give a number ≥ 0")
+
+    def check_batches(self) -> None:
+        """Check what does not depend on how steps are made."""
         rate = constant(self.lr) if isinstance(self.lr, int | float) else SCHEDULES.parse(self.lr)
         object.__setattr__(self, "lr", rate.lr if isinstance(rate, constant) else rate)
         for name in ("batch", "epochs", "steps"):
@@ -48,14 +60,20 @@ class sgd(Update):
                 isinstance(value, bool) or not isinstance(value, int) or value < 1
             ):
                 raise ValueError(f"{self.text_name}: {name} = {value!r}; give a whole number of at least 1")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"{self.text_name}: momentum = {self.momentum!r}; give a number in [0, 1)")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"{self.text_name}: weight_decay = {self.weight_decay!r}; give a number ≥ 0")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise ValueError(f"{self.text_name}: clip = {self.clip!r}; give a norm > 0, or leave it out")
+        if self.precision not in ("full", "bf16"):
+            raise ValueError(f"{self.text_name}: precision = {self.precision!r} is not one of full, bf16")
 
-    def rate(self, round: int) -> float:
-        """The learning rate of a round."""
-        return self.lr(round) if isinstance(self.lr, Schedule) else float(self.lr)
+    def suits(self, clients: int) -> None:
+        if isinstance(self.lr, Schedule):
+            self.lr.suits(clients)
+
+    def rate(self, round: int, client: int | None = None) -> float:
+        """The learning rate of a round, or of one client in it."""
+        if not isinstance(self.lr, Schedule):
+            return float(self.lr)
+        return self.lr(round) if client is None else self.lr.of(round, client)
 
     def count(self, samples: int) -> int:
         """The number of mini-batches for a client with this many samples."""
@@ -104,18 +122,18 @@ class sgd(Update):
         module.train()
         here = site.place(data)
         parameters = [p for p in module.parameters() if p.requires_grad]
-        start = [p.detach().clone() for p in parameters] if self.pull else []
-        velocity: list[torch.Tensor] = []
-        rate = self.rate(draws.round)
+        move = self.mover(parameters, self.rate(draws.round, draws.client))
         steps = self.count(len(data))
         last_epoch = steps - min(steps, self.per_epoch(len(data)))
         total, seen = 0.0, 0
+        change = site.changes(draws)
         with seeded(draws.integer("torch"), site.device), torch.enable_grad():
             for step, batch in enumerate(self.batches(len(data), draws("batches"))):
                 target = here.y[batch]
-                loss = site.task.loss(module(here.x[batch]), target)
+                with self.arithmetic(site.device):
+                    loss = site.task.loss(module(change(here.x[batch])), target)
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-                self.step(parameters, gradients, rate, velocity, start)
+                move(gradients if self.clip is None else clipped(gradients, self.clip))
                 if step >= last_epoch:
                     total += site.task.per_sample(loss.item(), len(target)) * len(target)
                     seen += len(target)
@@ -123,6 +141,20 @@ class sgd(Update):
         if "after" in wanted:
             losses["after"] = site.loss(module, data)
         return Report(draws.client, site.parameters(), losses, steps, len(data))
+
+    def mover(self, parameters: Sequence[torch.Tensor], rate: float) -> Callable[[Sequence[torch.Tensor]], None]:
+        """What moves the parameters, given their gradients; it keeps velocities and the like for one update."""
+        start = [p.detach().clone() for p in parameters] if self.pull else []
+        velocity: list[torch.Tensor] = []
+        return lambda gradients: self.step(parameters, gradients, rate, velocity, start)
+
+    def arithmetic(self, device: torch.device) -> AbstractContextManager[Any]:
+        """The context in which outputs and losses are computed."""
+        if self.precision == "full":
+            return nullcontext()
+        if not torch.amp.is_autocast_available(device.type):
+            raise ValueError(f"precision = {self.precision}: {device.type} has no autocast; use precision=full")
+        return torch.autocast(device.type, torch.bfloat16)
 
     @torch.no_grad()
     def step(
@@ -148,3 +180,15 @@ class sgd(Update):
             moves = velocity
         for p, move in zip(parameters, moves, strict=True):
             p.add_(move, alpha=-rate)
+
+
+@torch.no_grad()
+def clipped(gradients: Sequence[torch.Tensor], most: float) -> list[torch.Tensor]:
+    """Gradients scaled down to the norm ``most``, all of them together; smaller ones as they are.
+
+    >>> [g.tolist() for g in clipped([torch.tensor([3.0]), torch.tensor([4.0])], 1.0)]
+    [[0.6000000238418579], [0.800000011920929]]
+    """
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    scale = (most / norm).clamp(max=1.0).nan_to_num(nan=1.0)  # 0/0 where all gradients are 0
+    return [g * scale for g in gradients]

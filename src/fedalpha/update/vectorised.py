@@ -24,6 +24,7 @@ from fedalpha.models import Parameters
 from fedalpha.rng import Draws, generators
 from fedalpha.task import Task
 from fedalpha.update.base import Broadcast, Report, Site
+from fedalpha.update.schedules import Schedule
 from fedalpha.update.sgd import sgd
 
 WIDTH = 128
@@ -39,7 +40,7 @@ RECORDINGS = 8
 
 _DENSE = (
     nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus,
-    nn.Softmax, nn.LogSoftmax, nn.LayerNorm, nn.Identity, nn.Unflatten,
+    nn.Softmax, nn.LogSoftmax, nn.LayerNorm, nn.Identity, nn.Unflatten, nn.Embedding,
 )  # fmt: skip
 
 
@@ -57,6 +58,10 @@ def stackable(module: nn.Module, update: object) -> bool:
     return (
         isinstance(update, sgd)
         and type(update).update is sgd.update
+        and type(update).mover is sgd.mover
+        and update.clip is None
+        and update.precision == "full"
+        and not (isinstance(update.lr, Schedule) and type(update.lr).of is not Schedule.of)
         and all(isinstance(m, _DENSE) for m in leaves)
         and not list(module.buffers())
         and all(p.requires_grad and p.is_floating_point() for p in module.parameters())

@@ -53,5 +53,7 @@ def test_it_says_where_it_comes_from_and_can_be_trained(entry) -> None:
     [("digit", "'digits'"), ("FashionMNIST", "'fashion-mnist'"), ("fashion-mnst", "'fashion-mnist'"), ("zzz", "")],
 )
 def test_unknown_names(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown data set '{name}'.*{nearest}.*known: digits, fashion-mnist, mnist"):
+    with pytest.raises(
+        ValueError, match=f"unknown data set '{name}'.*{nearest}.*known: cifar10, digits, fashion-mnist, mnist"
+    ):
         DATASETS.parse(name)

@@ -8,6 +8,13 @@ least one sample:
 - `dirichlet`: label skew, from one label per client (a → 0) to almost IID (a → ∞).
 - `quantity`: sizes skewed, labels not.
 - `one_label`: the hardest label skew, one label per client.
+- `skewed`: sizes and labels skewed at once.
+
+Two more wrap a partition and change what clients hold (`Wrapper`), so that regimes can be combined, as in
+``noisy(rotated(dirichlet(a=0.5)), share=0.2, clients=0.3)``:
+
+- `rotated`: feature shift, pictures turned by another angle from client to client.
+- `noisy`: wrong labels at some clients.
 
 A new partition is one file in this folder, or in a plugin: a class with one method, ``owners``, registered
 in `PARTITIONS`. The property tests then run over it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ class Samples:
     train_y: NDArray[Any]
     test_x: NDArray[Any] | None = None
     test_y: NDArray[Any] | None = None
+    name: str = ""
+    """Whose they are, where clients are people, places or roles."""
 
 
 class DataSet(Spelled, ABC):
@@ -40,6 +43,11 @@ class DataSet(Spelled, ABC):
     @abstractmethod
     def class_names(self) -> tuple[str, ...]:
         """One name per label; empty where the targets are not labels."""
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, where not every one need occur in the data; None: as many as the data show."""
+        return None
 
     @property
     def model(self) -> str:
@@ -101,8 +109,19 @@ class Natural(DataSet):
     def make(self, clients: int, seed: int) -> list[Samples]:
         """The samples of each of ``clients`` clients: the same for the same arguments."""
 
+    @property
+    def population(self) -> int | None:
+        """How many clients there are; None where any number can be made."""
+        return None
+
+    def choose(self, names: Sequence[str], clients: int, seed: int) -> list[int]:
+        """Which of the clients of these names take part: all of them, in order, or ``clients`` drawn ones."""
+        if not 1 <= clients <= len(names):
+            raise ValueError(f"{self} has {len(names)} clients, not {clients}; give clients = 1 to {len(names)}")
+        return sorted(generator(seed, "clients").permutation(len(names))[:clients].tolist())
+
     def holdings(self, partition: Partition, clients: int, seed: int) -> tuple[NDArray[Any], list[Indices]]:
-        targets = [one.train_y for one in self.make(clients, seed)]
+        targets = [one.train_y.reshape(len(one.train_y), -1)[:, 0] for one in self.make(clients, seed)]
         ends = np.cumsum([len(y) for y in targets])
         return np.concatenate(targets), np.split(np.arange(ends[-1]), ends[:-1])
 

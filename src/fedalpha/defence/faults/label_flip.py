@@ -18,7 +18,17 @@ class label_flip(Fault):
 class _Flipped(Federation):
     def __init__(self, honest: Federation, liars: set[int]) -> None:
         self.honest, self.liars = honest, liars
-        for name in ("clients", "shape", "classes", "test", "validation", "test_owner", "description"):
+        for name in (
+            "clients",
+            "shape",
+            "classes",
+            "test",
+            "validation",
+            "test_owner",
+            "description",
+            "transform",
+            "names",
+        ):
             setattr(self, name, getattr(honest, name))
 
     def sizes(self, ids: Ids) -> Array:

