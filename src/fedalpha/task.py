@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
 from fedalpha.text import nearest
+
+SCORES = {"balanced_accuracy": "label", "f1": "label", "roc_auc": "output", "mse": "output", "r2": "output"}
+"""The scores by name, and what they are computed from: the predicted label, or the model's output."""
 
 
 def classified(output: Tensor, target: Tensor) -> Tensor:
@@ -27,7 +31,8 @@ class Task:
     reported per sample). ``correct(output, target)`` gives one number per sample, whose mean is the
     accuracy; ``None`` where accuracy has no meaning (regression). ``signed`` says that the loss may be
     negative. ``separable`` says that the loss of a batch is the mean (or sum) of its samples' losses, as
-    cross-entropy's is; small models of clients with unequal sizes are then trained many at a time.
+    cross-entropy's is; small models of clients with unequal sizes are then trained many at a time. ``scores`` are
+    columns of the history besides accuracy: balanced_accuracy, f1, roc_auc for labels, mse and r2 for values.
     """
 
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
@@ -35,15 +40,27 @@ class Task:
     reduction: Literal["mean", "sum"] = "mean"
     signed: bool = False
     separable: bool | None = None
+    scores: tuple[str, ...] | str = ()
 
     def __post_init__(self) -> None:
+        names = self.scores.replace(",", " ").split() if isinstance(self.scores, str) else self.scores
+        object.__setattr__(self, "scores", tuple(names))
+        for name in names:
+            if name not in SCORES:
+                raise ValueError(f"unknown score {name!r}; {nearest(name, SCORES)}")
         if self.separable is None:
             object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss))
 
     def describe(self) -> dict[str, Any]:
         """The task as JSON; functions by their names."""
         names = {kind: _name(getattr(self, kind)) for kind in ("loss", "correct")}
-        return {**names, "reduction": self.reduction, "signed": self.signed, "separable": self.separable}
+        scores = {"scores": list(self.scores)} if self.scores else {}
+        return {**names, "reduction": self.reduction, "signed": self.signed, "separable": self.separable, **scores}
+
+    def record(self, output: Tensor, target: Tensor) -> Tensor:
+        """What the scores need of each sample: the target, and the predicted label or the whole output."""
+        found = output if any(SCORES[name] == "output" for name in self.scores) else output.argmax(dim=1)
+        return torch.cat([part.reshape(len(target), -1).to(torch.float64) for part in (target, found)], dim=1)
 
     def per_sample(self, loss: float, batch: int) -> float:
         return loss if self.reduction == "mean" else loss / batch
@@ -75,12 +92,12 @@ TASKS = {
 }
 
 
-def task(name: str) -> Task:
-    """The task of that name; accuracy is always read off the outputs, before any softmax.
+def task(name: str, scores: str | None = None) -> Task:
+    """The task of that name with these scores; accuracy is always read off the outputs, before any softmax.
 
     >>> task("summed").reduction
     'sum'
     """
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}; {nearest(name, TASKS)}")
-    return TASKS[name]
+    return dataclasses.replace(TASKS[name], scores=scores) if scores else TASKS[name]

@@ -147,7 +147,7 @@ def test_cells_keep_single_numbers_first() -> None:
     assert kept[1 : 1 + len(single)] == single
     per_client = kept[1 + len(single) :]
     assert [name for name in per_client if name in ORDER or "loss_" in name] == [
-        *("cohort", "alpha", "loss_before", "loss_train", "loss_after")
+        *("client_accuracy", "cohort", "alpha", "loss_before", "loss_train", "loss_after")
     ]
     kinds = [found for found in stored() if found.name.startswith("loss_")]
     losses = {found.name: found.read({"losses": {"after": [1.0]}}) for found in kinds}

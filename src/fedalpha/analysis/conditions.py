@@ -24,7 +24,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
+_FORM = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
 
 
 class Condition(ABC):

@@ -36,6 +36,11 @@ class Owners:
             return Owners()
         return Owners(None, federation.test.y.numpy(), federation.label_counts)
 
+    @property
+    def ids(self) -> list[int] | None:
+        """The clients that have test samples of their own; None if samples have no clients."""
+        return None if self.test_owner is None else np.unique(self.test_owner).tolist()
+
     def accuracies(self, correct: ArrayLike) -> Array | None:
         """One accuracy per client from one number per test sample; None if samples have no clients.
 

@@ -22,6 +22,7 @@ def write_report(folder: str | Path) -> Path:
     data = content(findings)
     place = Path(folder)
     findings.store.write_rounds(findings.cells)
+    findings.store.write_clients(findings.cells)
     figures = write_figures(data, place / "figures")
     findings.store.write_text(place / "statistics.csv", statistics_csv(findings))
     findings.store.write_text(place / "report.md", markdown(findings, figures))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Sample, Train
 from fedalpha.round.protocol import advance
@@ -20,10 +22,20 @@ Part = Literal["test", "validation"]
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The mean loss, and one number per sample for correctness (None where accuracy has no meaning)."""
+    """The mean loss, and one number per sample for correctness (None where accuracy has no meaning).
+
+    If the task asks for scores, each sample has further numbers after that one (NaN without accuracy): ``records``.
+    """
 
     loss: float
     correct: Array | None
+    records: Array | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.correct is not None and self.correct.ndim == 2:
+            first = self.correct[:, 0]
+            object.__setattr__(self, "records", self.correct[:, 1:])
+            object.__setattr__(self, "correct", None if np.isnan(first).all() else first)
 
     @property
     def accuracy(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from fedalpha.analysis import columns
 from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.fairness import Owners
 from fedalpha.analysis.history import Best, History, Row
+from fedalpha.analysis.scores import scores
 from fedalpha.analysis.watch import Watch
 from fedalpha.apply import APPLIES, Apply
 from fedalpha.combine import COMBINES, Combine
@@ -394,7 +396,9 @@ class Experiment:
         if tested is None:
             return {}
         owners = None if tested.correct is None else Owners.of(self.federation)
-        return {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct, "owners": owners}
+        found = {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct, "owners": owners}
+        targets = math.prod(self.federation.test.y.shape[1:])
+        return {**found, "scores": scores(self.federation.task, tested.records, targets)}
 
     def _noted(self, state: ServerState, signal: Evaluation | None) -> ServerState:
         """The state with the accuracy that the strategy may see, if it looks at one, and with the best model."""

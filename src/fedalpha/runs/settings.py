@@ -101,6 +101,9 @@ class Settings(BaseModel):
         None, description="random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
     )
     task: str = Field("cross_entropy", description="what is minimised: cross_entropy, mse, summed or batch_softmax")
+    scores: str | None = Field(
+        None, description="test scores besides accuracy: balanced_accuracy, f1, roc_auc; mse, r2 with task mse"
+    )
     signal: str = Field(
         "validation", description="the data at which strategies, stop and keep may look: validation or test"
     )
@@ -183,7 +186,7 @@ class Settings(BaseModel):
         ):
             if text is not None:
                 registry.parse(text)
-        task(self.task)
+        task(self.task, self.scores)
 
     def selection(self) -> str:
         """The selection, with the ratio C that was given."""
@@ -241,7 +244,7 @@ class Settings(BaseModel):
             validation=self.validation or 0.0,
             pixels=None if self.pixels == "unit" else self.pixels,
             transform=self.transform,
-            task=task(self.task),
+            task=task(self.task, self.scores),
         )
         watched = self.stop, self.keep or "last", self.shadow or ()
         return plan(

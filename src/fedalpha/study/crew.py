@@ -240,7 +240,9 @@ def columns(history: History, per_client: PerClient = "all") -> dict[str, list[A
     """A history as columns; times are left out, because they are not results."""
     from fedalpha.analysis.columns import stored
 
-    return {found.name: [found.read(row) for row in history.rows] for found in stored(per_client)}
+    rows = history.rows
+    kept = [found for found in stored(per_client) if not found.optional or any(found.name in row for row in rows)]
+    return {found.name: [found.read(row) for row in rows] for found in kept}
 
 
 def _progress(store: Store, cell: Cell, parent: int) -> Any:

@@ -37,7 +37,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from fedalpha.analysis.columns import PerClient
+from fedalpha.analysis.columns import PerClient, numbers
 from fedalpha.analysis.conditions import Comparison, condition
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
@@ -420,6 +420,10 @@ def _why_not(measure: Measure, cell: Cell) -> str:
             return f"runs end at round {rounds}"
         if measure.at % every and measure.at != rounds:
             return f"runs are evaluated every {every} rounds"
+    name = str(measure).partition("@")[0]
+    known = next((found for found in numbers() if found.name == name), None)
+    if known is not None and known.optional and name not in (cell.settings.scores or ""):
+        return f"runs do not compute it; write scores = {name!r} under [settings]"
     if stop is None:
         return ""
     if measure.percent is None and measure.at is None:

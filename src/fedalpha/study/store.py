@@ -195,6 +195,20 @@ class Store:
                 rows.append([cell.case, cell.strategy, cell.seed, number, *given, cell.key, twin])
         self.write_text(self.folder / "rounds.csv", csv_text(rows))
 
+    def write_clients(self, cells: Sequence[Cell]) -> None:
+        """``clients.csv``: the accuracy of each client on its own test part, at the last round that was evaluated."""
+        rows: list[list[Any]] = [["case", "strategy", "seed", "round", "client", "accuracy", "cell"]]
+        for cell in (cell for cell in cells if self.has(cell)):
+            columns = self.get(cell.key).columns
+            ids, accuracies = (columns.get(name) or [] for name in ("tested_clients", "client_accuracy"))
+            last = max((i for i, found in enumerate(ids) if found), default=None)
+            if last is not None:
+                about = [cell.case, cell.strategy, cell.seed, columns["round"][last]]
+                pairs = zip(ids[last], accuracies[last], strict=True)
+                rows += [[*about, client, f"{accuracy:.6g}", cell.key] for client, accuracy in pairs]
+        if len(rows) > 1:
+            self.write_text(self.folder / "clients.csv", csv_text(rows))
+
     def sweep(self) -> None:
         """Remove the temporary files that a killed process left."""
         for folder in (self.folder, self.cells, self.log):

@@ -28,7 +28,8 @@ class Context:
     ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
     ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
     test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a federation.
-    ``validation_loss`` and the three after it are what a run watches (`fedalpha.analysis.watch`).
+    ``scores`` are what the task asks for besides accuracy. ``validation_loss`` and the three after it are what a run
+    watches (`fedalpha.analysis.watch`).
     """
 
     round: int
@@ -46,6 +47,7 @@ class Context:
     best_round: int | None = None
     stopped: str | None = None
     nodes: Mapping[int, str] | None = None
+    scores: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -69,6 +71,8 @@ class Column(ABC):
     """Whether it holds a list with a value per client."""
     stored: ClassVar[bool] = True
     """Whether the cells of a study keep it (per-client columns: where the study asks for them)."""
+    optional: ClassVar[bool] = False
+    """Whether only some runs have it; a study's cells then keep it only where a row has it."""
     heading: ClassVar[str] = ""
     scale: ClassVar[float] = 1.0
     """The factor for display: 100 for fractions, which are shown in %."""

@@ -29,8 +29,10 @@ class ClientAccuracy(_Served):
 
     name = "client_accuracy"
     order = 40
+    dtype = "float32"  # in cells
     per_client = True
-    stored = False
+    panel = True
+    optional = True
 
     def present(self, context: Context) -> bool:
         return super().present(context) and context.owners is not None and context.owners.test_owner is not None
@@ -38,6 +40,19 @@ class ClientAccuracy(_Served):
     def value(self, context: Context) -> list[float] | None:
         found = context.once(accuracies)
         return None if found is None else found.tolist()
+
+
+@COLUMNS.register
+class TestedClients(ClientAccuracy):
+    """The ids of the clients in ``client_accuracy``: those that have test samples of their own."""
+
+    name = "tested_clients"
+    order = 45
+    dtype = "int32"
+
+    def value(self, context: Context) -> list[int] | None:  # type: ignore[override]
+        assert context.owners is not None
+        return context.owners.ids
 
 
 @COLUMNS.register

@@ -194,11 +194,18 @@ class ClientSite(Site):
         module = self.load(broadcast)
         losses: list[float] = []
         correct: list[float] = []
+        records: list[Array] = []
         for output, target in self.outputs(module, data):
             losses.append(self.task.per_sample(float(self.task.loss(output, target)), len(target)) * len(target))
             if self.task.correct is not None:
                 correct += self.task.correct(output, target).tolist()
-        return math.fsum(losses), None if self.task.correct is None else np.array(correct)
+            if self.task.scores:
+                records.append(self.task.record(output, target).numpy(force=True))
+        found = None if self.task.correct is None else np.array(correct)
+        if records:
+            every = np.concatenate(records)
+            found = np.column_stack([np.full(len(every), np.nan) if found is None else found, every])
+        return math.fsum(losses), found
 
     def part(self, part: Part) -> Examples:
         data = self.federation.test if part == "test" else self.federation.validation
