@@ -69,6 +69,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 RUN = {
     "dataset": "rings",
     "partition": "dealt",
+    "transform": "swap(p=0.3)",
     "clients": "6",
     "model": "tanh_net(hidden=8)",
     "strategy": "ByRank",
@@ -119,6 +120,7 @@ def test_every_kind_has_an_example() -> None:
         "apply",
         "data/partitions",
         "data/sets",
+        "data/transforms",
         "models",
         "engine",
         "analysis/measures",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from fedalpha.analysis.columns.base import COLUMNS, Array, Column, Context
 
 
@@ -15,7 +17,7 @@ def accuracies(context: Context) -> Array | None:
 class _Served(Column):
     """A column of rounds in which every client's accuracy is known."""
 
-    dtype = "float64"
+    dtype: ClassVar[Literal["int32", "float32", "float64"]] = "float64"
     scale = 100.0
     tested = True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from fedalpha.analysis.columns.base import COLUMNS, Column, Context, finite
 
 
@@ -9,7 +11,7 @@ class _Score(Column):
     """A score that the task names; rows of other runs do not have the column."""
 
     dtype = "float64"
-    better = "higher"
+    better: ClassVar[Literal["higher", "lower"] | None] = "higher"
     optional = True
 
     def present(self, context: Context) -> bool:
