@@ -129,6 +129,18 @@ def saving() -> None:
 
 
 @app.command()
+def loops(
+    out: Annotated[Path, typer.Option(help="Folder for loops.json.")] = OUT / "loops",
+    turns: Annotated[int, typer.Option(min=1, help="Rounds of each, in turns.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="One batch per client, as a check that it works.")] = False,
+) -> None:
+    """Compare the seconds a round with a plain loop of torch: residual networks, LSTM, transformer, on one core."""
+    from benchmarks.loops import measure
+
+    measure(out, turns, 0.0 if quick else 1.0)
+
+
+@app.command()
 def methods(
     out: Annotated[Path, typer.Option(help="Folder of the results; its runs are not repeated.")] = OUT / "methods",
     only: Annotated[

@@ -20,7 +20,7 @@ class resnet(Model):
     """The residual network for CIFAR-10 of ``depth`` 6n + 2, by default a small one of 8 layers.
 
     ``norm``: group (8 groups, of 2 channels at least) or batch. Batch norm keeps running statistics that depend on
-    each client's labels, so label skew harms it; it cannot train on a batch of one sample (``sgd(drop_last=true)``).
+    each client's labels, so label skew harms it.
 
     >>> sum(p.numel() for p in resnet().layers((3, 32, 32), 10).parameters())
     78042

@@ -31,7 +31,7 @@ class ClientAccuracy(_Served):
 
     name = "client_accuracy"
     order = 40
-    dtype = "float32"  # in cells
+    dtype: ClassVar[Literal["int32", "float32", "float64"]] = "float32"  # in cells
     per_client = True
     panel = True
     optional = True
