@@ -45,7 +45,7 @@ class Work:
         x = torch.randint(self.classes, (count, *self.shape), generator=draw) if self.symbols else None
         x = torch.rand(count, *self.shape, generator=draw) if x is None else x
         parts = generator(0, "loops").permutation(count).reshape(self.clients, -1)
-        few = Examples(x[:2], y[:2])
+        few = (x[:2], y[:2])
         return fedalpha.federation((x, y), partition=list(parts), test=few, classes=self.classes)
 
 
@@ -137,5 +137,5 @@ def _train(model: nn.Module, data: Examples, batch: int) -> None:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for part in torch.split(torch.randperm(len(data)), batch):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(data.x[part]), data.y[part]).backward()
+        nn.functional.cross_entropy(model(data.x[part]), data.y[part]).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
