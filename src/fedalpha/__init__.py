@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.strategies import Cohort, Strategy, strategy, weights
 
 if TYPE_CHECKING:
+    from fedalpha.analysis.compared import Comparison
     from fedalpha.analysis.conditions import Patience
+    from fedalpha.analysis.history import History
     from fedalpha.data import federation
     from fedalpha.round import Algorithm
     from fedalpha.runs.callbacks import Callback, StopWhen
+    from fedalpha.runs.comparing import compare
     from fedalpha.runs.experiment import Evaluate, run
     from fedalpha.task import Task
 
@@ -28,12 +31,15 @@ __all__ = [
     "Algorithm",
     "Callback",
     "Cohort",
+    "Comparison",
     "Evaluate",
+    "History",
     "Patience",
     "StopWhen",
     "Strategy",
     "Task",
     "__version__",
+    "compare",
     "federation",
     "run",
     "strategy",
@@ -43,10 +49,13 @@ __all__ = [
 _LAZY = {
     "Algorithm": "fedalpha.round",
     "Callback": "fedalpha.runs.callbacks",
+    "Comparison": "fedalpha.analysis.compared",
     "Evaluate": "fedalpha.runs.experiment",
+    "History": "fedalpha.analysis.history",
     "Patience": "fedalpha.analysis.conditions",
     "StopWhen": "fedalpha.runs.callbacks",
     "Task": "fedalpha.task",
+    "compare": "fedalpha.runs.comparing",
     "federation": "fedalpha.data",
     "run": "fedalpha.runs.experiment",
 }

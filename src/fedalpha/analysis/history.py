@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import numbers
 from fedalpha.analysis.measures.base import rounds_to
-from fedalpha.store.files import read_bytes
+from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
 from fedalpha.text import nearest, shown
 
 if TYPE_CHECKING:  # torch is needed to read a model, not to hold rows
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from fedalpha.models import Parameters
+    from fedalpha.round import ServerState
+
+SAVED = "saved.json"
+"""The file of `History.save` with what the other files do not say."""
+FORMAT = 1
+"""The format of ``saved.json``."""
+_SHOWN_ROWS = 3
+"""How many of the first rows, and of the last, a notebook shows."""
 
 Row = dict[str, Any]
 """A JSON object: ``round`` r describes the model after r rounds (0 is the initial model)."""
@@ -41,13 +55,18 @@ class Best:
 class History:
     """The rows of a run and its last model; ``interrupted`` says that it stopped before its end.
 
-    ``best`` is the best model, if the run keeps it (``Evaluate(keep="best")``).
+    ``best`` is the best model, if the run keeps it (``Evaluate(keep="best")``). ``history[5]`` is the row after 5
+    rounds, ``history[-1]`` the last one, ``history["accuracy"]`` a column; iterating gives the rows.
     """
 
     rows: list[Row]
     model: Parameters
     interrupted: bool = False
     best: Best | None = None
+    state: ServerState | None = None
+    """The server's state after the last row; None for a history that was read from files."""
+    more: Callable[[int, Sequence[Any]], History] | None = field(default=None, repr=False)
+    """How `continue_` plays more rounds."""
 
     def __repr__(self) -> str:
         if not self.rows:
@@ -74,6 +93,22 @@ class History:
             raise ValueError(f"{name!r} is a list in each row; read it as [row[{name!r}] for row in history.rows]")
         return np.array([np.nan if row.get(name) is None else row[name] for row in self.rows], dtype=np.float64)
 
+    def __len__(self) -> int:
+        """The number of rows: one more than the rounds, because row 0 is the initial model."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, key: int) -> Row: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Row]: ...
+    @overload
+    def __getitem__(self, key: str) -> NDArray[np.float64]: ...
+    def __getitem__(self, key: int | slice | str) -> Row | list[Row] | NDArray[np.float64]:
+        return self.column(key) if isinstance(key, str) else self.rows[key]
+
     @property
     def accuracy(self) -> NDArray[np.float64]:
         return self.column("accuracy")
@@ -85,6 +120,91 @@ class History:
     def rounds_to(self, accuracy: float) -> int | None:
         """R_p: the smallest r such that the model after r rounds has at least this accuracy; None if never."""
         return rounds_to(self.accuracy, accuracy)
+
+    def summary(self, target: float = 0.6) -> dict[str, Any]:
+        """The end of the run in a few numbers. Accuracy and loss belong to the last row, never to the best one.
+
+        ``R_60`` is `rounds_to` of ``target``. Bytes, local steps and seconds are sums over all rounds.
+        """
+        last = self.rows[-1] if self.rows else {}
+        found: dict[str, Any] = {"rounds": last.get("round", 0)}
+        found |= {name: last.get(name) for name in ("accuracy", "loss")}
+        found[f"R_{100 * target:g}"] = self.rounds_to(target)
+        for name in ("bytes_down", "bytes_up", "steps", "seconds"):
+            found[name] = sum(row.get(name) or 0 for row in self.rows)
+        found |= {"best_round": self.best.round} if self.best is not None else {}
+        found |= {"stopped": self.stopped} if self.stopped is not None else {}
+        return found | {"interrupted": self.interrupted}
+
+    def plot(self, ax: Axes | None = None, column: str | None = None, label: str = "") -> Figure:
+        """Draw accuracy and loss over rounds, or one ``column``; returns the figure.
+
+        On an axis ``ax`` of your own one column is drawn, the accuracy by default.
+        """
+        from fedalpha.analysis.plots import figure_of
+
+        return figure_of({label or "run": [self]}, ax, column, legend=bool(label))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a table with the round as its index. Needs pandas; lists stay lists."""
+        return frame(self.rows).set_index("round")
+
+    def _repr_html_(self) -> str:
+        """A short table for notebooks: the first and the last rows."""
+        names = [name for name in ("accuracy", "loss", "effective_clients", "heaviest") if self._measured(name)]
+        cut = len(self.rows) > 2 * _SHOWN_ROWS
+        chosen = [*self.rows[:_SHOWN_ROWS], None, *self.rows[-_SHOWN_ROWS:]] if cut else [*self.rows]
+        body = [
+            ["…"] * (1 + len(names)) if row is None else [str(row["round"]), *(_short(row.get(n)) for n in names)]
+            for row in chosen
+        ]
+        return html_table(repr(self), ["round", *names], body)
+
+    def _measured(self, name: str) -> bool:
+        return any(row.get(name) is not None for row in self.rows)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the rows and the models to a new folder, which `History.load` and ``fedalpha report`` read.
+
+        A run with ``out=`` writes such a folder by itself, round by round, and can be resumed from it.
+        """
+        place = Path(folder)
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise ValueError(f"{place} exists and is not an empty folder; choose another one")
+        place.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(row, allow_nan=False) + "\n" for row in self.rows]
+        write_atomically(place / "history.jsonl", "".join(lines).encode())
+        if self.model:
+            write_atomically(place / "model.safetensors", model_bytes(self.model))
+        if self.best is not None:
+            write_atomically(place / "best.safetensors", model_bytes(self.best.model))
+        about = {"format": FORMAT, "interrupted": self.interrupted}
+        write_atomically(place / SAVED, (json.dumps(about) + "\n").encode())
+        return place
+
+    @staticmethod
+    def load(folder: str | Path) -> History:
+        """The history of a run folder, or of a folder that `save` wrote."""
+        return read(folder)
+
+    def continue_(self, rounds: int, callbacks: Sequence[Any] = ()) -> History:
+        """Play on until ``rounds`` rounds in all; the rows are those of a run that had them from the start.
+
+        The history itself is not changed. ``callbacks`` watch the rounds that are played now.
+        """
+        if self.more is None:
+            raise ValueError(
+                "this history was read from files, so it cannot be continued; call fedalpha.run(…) again with the same "
+                f"arguments, its folder as out= and rounds={rounds}: the run is lengthened"
+            )
+        played = self.rows[-1]["round"] if self.rows else 0
+        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds <= played:
+            raise ValueError(f"rounds = {rounds!r}, but {played} are played; give a larger number of rounds in all")
+        if self.stopped is not None:
+            raise ValueError(
+                f"the run stopped early ({self.stopped}); run it without this condition to play more rounds"
+            )
+        return self.more(rounds, callbacks)
 
 
 def read(folder: str | Path) -> History:
@@ -101,8 +221,55 @@ def read(folder: str | Path) -> History:
     return History(
         rows,
         _load(folder / "model.safetensors") or {},
+        _interrupted(folder),
         best=Best(rows[kept], best) if kept is not None and best is not None else None,
     )
+
+
+def _interrupted(folder: Path) -> bool:
+    """Whether the run of a folder has not come to its end: it was interrupted, or goes on."""
+    if (folder / "checkpoint").is_dir():
+        return not (folder / "checkpoint" / "finished").is_file()
+    try:
+        about = json.loads(read_bytes(folder / SAVED, most=CONFIG_BYTES))
+        if about["format"] != FORMAT:
+            raise ValueError(f"{folder / SAVED} has the format {shown(about['format'])}; this version reads {FORMAT}")
+        return bool(about["interrupted"])
+    except FileNotFoundError:
+        return False
+    except (KeyError, TypeError, json.JSONDecodeError, RecursionError):
+        raise ValueError(f"{folder / SAVED} is damaged; remove it") from None
+
+
+def model_bytes(parameters: Mapping[str, Any]) -> bytes:
+    """A model of tensors, or of NumPy arrays, as the content of a safetensors file."""
+    if all(isinstance(value, np.ndarray) for value in parameters.values()):
+        from safetensors.numpy import save as save_arrays
+
+        return save_arrays({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in parameters.items()})
+    from safetensors.torch import save
+
+    return save({k: v.contiguous() for k, v in parameters.items()})
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as a table of pandas, which is imported here only."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ValueError("to_pandas needs pandas; install it with: pip install pandas") from None
+    return pd.DataFrame(list(rows))
+
+
+def html_table(title: str, header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A small table for notebooks; every text is escaped."""
+    tagged = [("th", header), *(("td", line) for line in body)]
+    lines = [f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in line)}</tr>" for tag, line in tagged]
+    return f"<div><p>{escape(title)}</p><table>{''.join(lines)}</table></div>"
+
+
+def _short(value: Any) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def _kept_round(rows: list[Row]) -> int | None:

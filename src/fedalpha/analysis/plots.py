@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedalpha.analysis.columns import column
+from fedalpha.analysis.columns import Column, columns
 from fedalpha.analysis.history import History
 from fedalpha.analysis.stats import interval
 from fedalpha.store.exports import write_figure
+from fedalpha.text import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#2b2d42", "#9c6b4e", "#9498a0")
+"""Ten colours that are told apart, also side by side in a bar."""
+_FAINT = "#6b7078"
 
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -51,33 +55,94 @@ def over_rounds(ax: Axes, title: str) -> None:
 def plot_comparison(
     runs: Mapping[str, Sequence[History]], path: str | Path, title: str = "", target: float | None = None
 ) -> None:
-    """Accuracy and loss over rounds: the mean over seeds with its 95 % band, one colour per strategy."""
-    fig, axes = figure(11, 4.2, columns=2)
-    shown = [column("accuracy"), column("loss")]
-    for (label, histories), colour in zip(runs.items(), _cycle(len(runs)), strict=True):
-        length = min(len(h.rows) for h in histories)
-        rounds = np.arange(length)
-        for ax, what in zip(axes, shown, strict=True):
-            values = what.scale * np.stack([h.column(what.name)[:length] for h in histories])
-            drawn = ~np.isnan(values).any(axis=0)
-            if not drawn.any():
-                continue
-            bands = [interval(values[:, r]) for r in rounds[drawn]]
-            middle = np.array([b.mean for b in bands])
-            half = np.nan_to_num([b.half for b in bands])
-            ax.plot(rounds[drawn], middle, color=colour, linewidth=2, label=label)
-            ax.fill_between(rounds[drawn], middle - half, middle + half, color=colour, alpha=0.18, linewidth=0)
-    for ax, what in zip(axes, shown, strict=True):
-        over_rounds(ax, what.heading)
-    axes[0].set_ylim(0, 100)
-    axes[1].set_ylim(bottom=0)
-    if target is not None:
-        axes[0].axhline(100 * target, color="#888888", linewidth=1, linestyle="--")
-    if axes[0].get_legend_handles_labels()[0]:
-        axes[0].legend(frameon=False, fontsize=9, loc="lower right")
+    """Write `figure_of` to a file: accuracy and loss of one or several strategies."""
+    write_figure(figure_of(runs, title=title, target=target), path, dpi=130)
+
+
+def figure_of(
+    runs: Mapping[str, Sequence[History]],
+    ax: Axes | None = None,
+    column: str | None = None,
+    *,
+    title: str = "",
+    target: float | None = None,
+    legend: bool = True,
+) -> Figure:
+    """Accuracy and loss over rounds, or one ``column``: the mean over seeds with its 95 % band, a colour per strategy.
+
+    With ``ax`` one column is drawn there, the accuracy by default. Returns the figure.
+    """
+    wanted = [column] if column is not None else ["accuracy"] if ax is not None else ["accuracy", "loss"]
+    shown = [_described(name) for name in wanted]
+    if ax is None:
+        fig, axes = figure(11 if len(shown) > 1 else 6.5, 4.4, columns=len(shown))
+    else:
+        found = ax.get_figure(root=True)
+        assert found is not None, "an axis belongs to a figure"
+        fig, axes = found, [ax]
+    for one, what in zip(axes, shown, strict=True):
+        curves = {label: _curve(histories, what) for label, histories in runs.items()}
+        draw_bands(one, curves, dict(zip(runs, _cycle(len(runs)), strict=True)), what.heading or what.name, what.scale)
+        if target is not None and what.name == "accuracy":
+            mark_target(one, 100 * target)
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles and legend and ax is not None:
+        ax.legend(frameon=False, fontsize=9)
+    elif handles and legend:  # below the axes: it hides no curve and no band
+        fig.legend(
+            handles, labels, frameon=False, fontsize=9, loc="outside lower left", ncols=3 if len(labels) > 2 else 2
+        )
     if title:
         fig.suptitle(title, fontsize=12, x=0.01, ha="left")
-    write_figure(fig, path, dpi=130)
+    return fig
+
+
+Band = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Rounds, means and half-widths; NaN in the half-widths where there is one seed only."""
+
+
+def draw_bands(ax: Axes, curves: Mapping[str, Band], colours: Mapping[str, str], title: str, scale: float) -> None:
+    """Draw mean curves with their bands. ``scale`` 100 is a fraction, shown in %: it stays between 0 and 100.
+
+    A band of few seeds can be enormous: it may stretch the axis by 15 % of the curves' own range.
+    """
+    least, most = (0.0, 100.0) if scale == 100 else (-np.inf, np.inf)
+    for label, (rounds, middle, half) in curves.items():
+        h = np.nan_to_num(half)
+        ax.plot(rounds, middle, color=colours[label], linewidth=2, label=label)
+        low, high = (middle - h).clip(least, most), (middle + h).clip(least, most)
+        ax.fill_between(rounds, low, high, color=colours[label], alpha=0.18, linewidth=0)
+    over_rounds(ax, title)
+    if values := [middle for _, middle, _ in curves.values() if len(middle)]:
+        means = np.concatenate(values)
+        room = 0.15 * (float(np.ptp(means)) or 1.0)
+        bottom, top = ax.get_ylim()
+        floor = max(bottom, float(means.min()) - room, least, 0.0 if means.min() >= 0 else -np.inf)
+        ax.set_ylim(floor, min(top, float(means.max()) + room, most))
+
+
+def mark_target(ax: Axes, percent: float) -> None:
+    """A dashed line with its name, if it lies within the picture."""
+    bottom, top = ax.get_ylim()
+    if bottom < percent < top:
+        ax.axhline(percent, color=_FAINT, linewidth=1, linestyle="--")
+        place = {"xycoords": ax.get_yaxis_transform(), "xytext": (-2, 3), "textcoords": "offset points"}
+        ax.annotate(f"{percent:g} %", (1, percent), ha="right", fontsize=8.5, color=_FAINT, **place)  # type: ignore[arg-type]
+
+
+def _curve(histories: Sequence[History], what: Column) -> Band:
+    length = min(len(h.rows) for h in histories)
+    values = what.scale * np.stack([h.column(what.name)[:length] for h in histories])
+    drawn = np.flatnonzero(~np.isnan(values).any(axis=0))
+    bands = [interval(values[:, r]) for r in drawn]
+    return drawn.astype(np.float64), np.array([b.mean for b in bands]), np.array([b.half for b in bands])
+
+
+def _described(name: str) -> Column:
+    known = {found.name: found for found in columns() if found.dtype and not found.per_client}
+    if name not in known:
+        raise ValueError(f"unknown column {name!r}; {nearest(name, known)}")
+    return known[name]
 
 
 def _cycle(n: int) -> list[str]:

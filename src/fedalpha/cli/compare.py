@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +10,8 @@ import typer
 from fedalpha.cli.options import File, Trust, Workers, with_settings
 
 if TYPE_CHECKING:
-    from fedalpha.analysis.comparison import Summary
+    from fedalpha.analysis.compared import Comparison
     from fedalpha.analysis.history import History
-    from fedalpha.runs.callbacks import Callback
-    from fedalpha.runs.settings import Settings
 
 
 @with_settings("strategy", "seed", "stop", "keep", "shadow")
@@ -53,102 +50,52 @@ def compare(
         for n in numbers
         for s in chosen
     ]
-    loggers = [_loggers(log or [], cell, several=len(cells) > 1) for cell in cells]
+    from fedalpha.analysis.compared import Comparison, run_name
+    from fedalpha.runs.comparing import play_all, run_loggers
+    from fedalpha.runs.loggers.progress import ShowProgress
+
+    by_name = {(cell.strategy, cell.seed): cell for cell in cells}
+    loggers = {key: run_loggers(log or [], run_name(*key), several=len(cells) > 1) for key in by_name}
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
     if out is not None and out.is_dir():
-        for cell in cells:
-            names(out / _name(cell), out)  # a run's folder that is a link is refused
-
-    from fedalpha.analysis.comparison import summarise
-    from fedalpha.analysis.measures import Measure, curve
-    from fedalpha.analysis.measures.until import Rounds
-    from fedalpha.cli.progress import ShowProgress
-
-    runs: dict[str, dict[int, History]] = {s: {} for s in chosen}
+        for key in by_name:
+            names(out / run_name(*key), out)  # a run's folder that is a link is refused
     progress = ShowProgress("", total=len(cells) * base.rounds)
-    interrupted = False
+
+    def play(strategy: str, seed: int) -> History:
+        progress.label = f"{strategy}, seed {seed}"
+        folder = None if out is None else out / run_name(strategy, seed)
+        watchers = [progress, *loggers[strategy, seed]]
+        return by_name[strategy, seed].run(out=folder, workers=workers, callbacks=watchers)
+
     try:
-        for cell, watchers in zip(cells, loggers, strict=True):
-            progress.label = f"{cell.strategy}, seed {cell.seed}"
-            folder = None if out is None else out / _name(cell)
-            history = cell.run(out=folder, workers=workers, callbacks=[progress, *watchers])
-            if history.interrupted:
-                interrupted = True
-                break
-            runs[cell.strategy][cell.seed] = history
+        runs, interrupted = play_all(chosen, numbers, play)
     finally:
         progress.close()
-    finished = {s: histories for s, histories in runs.items() if histories}
-    if finished:
-        curves = {s: {n: curve(h.rows) for n, h in histories.items()} for s, histories in finished.items()}
-        measures = [Measure.parse("accuracy"), Rounds(100 * target)]
-        tables = [summarise(curves, measure) for measure in measures]
-        _show(tables)
+    if runs:
+        count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
+        title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
+        found = Comparison(runs, target, title, interrupted)
+        _show(found)
         if out is not None:
-            from fedalpha.analysis.plots import plot_comparison
-            from fedalpha.store import write_atomically
-
-            count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
-            title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
-            plot_comparison({s: list(h.values()) for s, h in finished.items()}, out / "curves.png", title, target)
-            record = {"strategies": chosen, "seeds": numbers, "target": target, "table": _record(tables)}
-            write_atomically(out / "comparison.json", (json.dumps(record, indent=2) + "\n").encode())
-            print(f"written to {out}: a folder per run, comparison.json, curves.png")
+            found.write_tables(out, numbers)
+            print(f"written to {out}: a folder per run, comparison.json, curves.png, table.csv, table.md, table.tex")
     if interrupted:
         print("interrupted; the finished runs are shown" + ("; the same command resumes the rest" if out else ""))
         raise typer.Exit(130)
 
 
-def _name(cell: Settings) -> str:
-    return f"{folder_name(cell.strategy)}-seed{cell.seed}"
-
-
-def _loggers(texts: list[str], cell: Settings, several: bool) -> list[Callback]:
-    """The loggers of one run. With several runs each text must contain {run}, so that each run has its own file."""
-    from fedalpha.runs.loggers import LOGGERS
-
-    for text in texts:
-        if several and "{run}" not in text:
-            raise ValueError(f"log = {text!r} is the same for every run; write {{run}} in it, as in csv('{{run}}.csv')")
-    return [LOGGERS.parse(text.replace("{run}", _name(cell))) for text in texts]
-
-
-def _show(tables: list[list[Summary]]) -> None:
+def _show(found: Comparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    header, body = found.rows
     shown = Table(title="mean ± 95 % over seeds (Student t); the final round", title_justify="left")
     shown.add_column("strategy", overflow="fold", min_width=24)
-    for heading in ("seeds", "final accuracy (%)", tables[1][0].measure.heading, "paired difference (points)"):
+    for heading in header[1:]:
         shown.add_column(heading, justify="right")
-    for final, reach in zip(*tables, strict=True):
-        difference = "reference" if final is tables[0][0] else final.difference_text
-        shown.add_row(final.strategy, str(len(final.values)), final.text, reach.text, difference)
+    for row in body:
+        shown.add_row(*row)
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(shown)
-
-
-def _record(tables: list[list[Summary]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "strategy": final.strategy,
-            "seeds": len(final.values),
-            "accuracy": [v.value for v in final.values.values()],
-            "rounds_to_target": [int(v.value) if v.reached else None for v in reach.values.values()],
-            "accuracy_text": final.text,
-            "rounds_text": reach.text,
-            "difference_text": "reference" if final is tables[0][0] else final.difference_text,
-        }
-        for final, reach in zip(*tables, strict=True)
-    ]
-
-
-def folder_name(strategy: str) -> str:
-    """A strategy's text as a folder's name.
-
-    >>> folder_name("switch(FedSoftBetter(T=0.2), FedAvg, at=20)")
-    'switch-FedSoftBetter-T=0.2-FedAvg-at=20'
-    """
-    kept = "".join(c if c.isalnum() or c in "=." else " " for c in strategy)
-    return "-".join(kept.split())

@@ -16,7 +16,7 @@ def report(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
     plugin: Annotated[str | None, typer.Option(help="Python file with your measures or columns, loaded first.")] = None,
 ) -> None:
-    """Write report.html (self-contained), report.md, statistics.csv and figures/ into a study's folder.
+    """Write report.html (self-contained), report.md, report.tex, statistics.csv and figures/ into a study's folder.
 
     For a Markdown page, fill in the tables that the page asks for (see docs/studies.md).
     """
@@ -31,7 +31,7 @@ def report(
         print(f"{folder}: {counted(fill_page(folder), 'table')} rewritten")
         return
     if not live:
-        print(f"written: {write_report(folder)}, report.md, statistics.csv, rounds.csv, figures/")
+        print(f"written: {write_report(folder)}, report.md, report.tex, statistics.csv, rounds.csv, figures/")
         return
     server = live_server(folder, port)
     print(f"http://127.0.0.1:{server.server_address[1]}/ (Ctrl-C ends it)", flush=True)

@@ -35,8 +35,8 @@ def execute(
     settings: Settings, out: Path | None, workers: int | None, checkpoint_every: int, log: list[str] | None
 ) -> None:
     """Run with a progress display, and print the result."""
-    from fedalpha.cli.progress import ShowProgress
     from fedalpha.runs.loggers import LOGGERS
+    from fedalpha.runs.loggers.progress import ShowProgress
 
     if serves := settings.place(workers).serves:
         print(serves)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from fedalpha.analysis.comparison import rounds_played, summarise
 from fedalpha.analysis.measures import Measure
 from fedalpha.analysis.stats import Difference, holm
+from fedalpha.analysis.tables import p_text
 from fedalpha.report.findings import Findings
-from fedalpha.report.tables import p_text
 
 LEVEL = 0.05
 

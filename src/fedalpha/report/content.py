@@ -14,11 +14,12 @@ from fedalpha.analysis.comparison import Summary
 from fedalpha.analysis.measures import Curve
 from fedalpha.analysis.plots import COLOURS
 from fedalpha.analysis.stats import interval
+from fedalpha.analysis.tables import p_text
 from fedalpha.report.across import across
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_table, processors
-from fedalpha.report.tables import coincidence_notes, p_text, results_table
+from fedalpha.report.tables import coincidence_notes, results_table
 from fedalpha.study import Published, Result
 from fedalpha.text import counted
 

@@ -15,9 +15,10 @@ import re
 from pathlib import Path
 
 from fedalpha.analysis.measures import Measure
+from fedalpha.analysis.tables import markdown_table
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import gather
-from fedalpha.report.tables import markdown_table, results_table
+from fedalpha.report.tables import results_table
 from fedalpha.study.store import write_bytes
 
 _START = re.compile(r"^<!--\s*fedalpha\b", re.MULTILINE)

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from fedalpha.analysis.comparison import Summary
+from fedalpha.analysis.tables import STATISTICS, latex, latex_table, number, p_text, statistics
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_note
 from fedalpha.store.exports import csv_text
-from fedalpha.text import plain
-
-STATISTICS = (
-    "case",
-    "measure",
-    "strategy",
-    "seeds",
-    "mean",
-    "half_width_95",
-    "median",
-    "not_reached",
-    "horizon",
-    "no_answer",
-    "reference",
-    "difference",
-    "difference_half_width_95",
-    "difference_bound",
-    "pairs",
-    "p",
-    "p_holm",
-    "same_as",
-)
 
 
 def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
@@ -67,19 +44,22 @@ def coincidence_notes(findings: Findings, case: str) -> list[str]:
 
 def statistics_csv(findings: Findings) -> str:
     """Every summary of every case, in the measures' own units (accuracies are fractions)."""
-    found: list[Sequence[Any]] = [STATISTICS]
+    found: list[Sequence[Any]] = [("case", *STATISTICS)]
     for case in findings.cases:
-        for name, rows in findings.summaries(case).items():
+        for rows in findings.summaries(case).values():
             for row in rows:
-                found.append([_cell(v) for v in (case, name, *_statistics(row, findings.study.against))])
+                found.append([number(v) for v in (case, *statistics(row, findings.study.against))])
     return csv_text(found)
 
 
-def _statistics(row: Summary, reference: str) -> list[Any]:
-    d = row.difference
-    compared = [None] * 7 if d is None else [reference, d.mean, d.half, d.mark, d.n, d.p, row.p_holm]
-    start = [row.strategy, len(row.values), row.mean.mean, row.mean.half, row.median]
-    return [*start, row.unreached, row.horizon, row.missing, *compared, row.same_as]
+def latex_tables(findings: Findings) -> str:
+    """The results of every case as LaTeX tables (package booktabs)."""
+    found = ["% Results of a fedalpha study; needs \\usepackage{booktabs}."]
+    for case in findings.cases:
+        if findings.curves(case):
+            title = [rf"\paragraph{{{latex(case)}}}"] if case else []
+            found += [*title, latex_table(*results_table(findings, case))]
+    return "\n\n".join(found) + "\n"
 
 
 def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
@@ -101,45 +81,9 @@ def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def markdown_table(header: list[str], body: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(_one_line(cell) for cell in line) + " |" for line in lines)
-
-
-def _one_line(cell: str) -> str:
-    return markdown_text(cell).replace("\n", " ").replace("|", "\\|")
-
-
-def markdown_text(text: str) -> str:
-    """A text in Markdown: a name cannot open an HTML tag, a link or a picture.
-
-    >>> markdown_text("<script>, [x](javascript:y), < 0.001")
-    '&lt;script>, [x]\\\\(javascript:y), < 0.001'
-    """
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain(text, lines=True)).replace("](", "]\\(")
-
-
-def p_text(p: float | None) -> str:
-    """A p-value for people.
-
-    >>> p_text(0.03124), p_text(1e-9), p_text(None)
-    ('0.031', '< 0.001', '–')
-    """
-    if p is None or math.isnan(p):
-        return "–"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def _published(figure: Any, row: Summary) -> str:
     if figure is None:
         return "–"
     digits, scale = row.measure.digits, row.measure.scale
     half = "" if figure.half is None else f" ± {scale * figure.half:.{digits}f}"
     return f"{scale * figure.mean:.{digits}f}{half}"
-
-
-def _cell(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(value) if isinstance(value, float) else value

@@ -8,16 +8,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from fedalpha.analysis.tables import markdown_table, markdown_text
 from fedalpha.report.claims import claims_table
 from fedalpha.report.content import content, facts, run_text
 from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
 from fedalpha.report.processors import processor_table
-from fedalpha.report.tables import coincidence_notes, markdown_table, markdown_text, results_table, statistics_csv
+from fedalpha.report.tables import coincidence_notes, latex_tables, results_table, statistics_csv
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write ``report.html``, ``report.md``, ``statistics.csv`` and ``figures/``. Returns the page's path."""
+    """Write ``report.html``, ``report.md``, ``report.tex``, ``statistics.csv`` and ``figures/``; return the page."""
     findings = gather(folder)
     data = content(findings)
     place = Path(folder)
@@ -25,6 +26,7 @@ def write_report(folder: str | Path) -> Path:
     findings.store.write_clients(findings.cells)
     figures = write_figures(data, place / "figures")
     findings.store.write_text(place / "statistics.csv", statistics_csv(findings))
+    findings.store.write_text(place / "report.tex", latex_tables(findings))
     findings.store.write_text(place / "report.md", markdown(findings, figures))
     findings.store.write_text(place / "report.html", html(data))
     return place / "report.html"

@@ -82,6 +82,11 @@ class ServerState:
     watch: State = field(default_factory=dict)
     """What the run watches and the round does not use: shadow rules' states, the best model so far."""
 
+    @property
+    def model(self) -> Any:
+        """The current model, as a state dict."""
+        return self.broadcast.parameters
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:

@@ -270,13 +270,25 @@ class Experiment:
                     folder.config = {**self.describe(), "vectorise": getattr(place, "vectorise", None)}
                 stack.enter_context(folder)
                 if (finished := folder.finished()) is not None:
-                    return finished
+                    return self._continuable(finished, place, out)
                 watchers.append(folder)
                 begin = folder.resume(self.start()) or begin
                 self._forget_end(begin)
             clients = place.start(self.population, self.federation.task, self.algorithm.update, self.seed)
             stack.callback(clients.close)
-            return self.play(clients, watchers, begin)
+            return self._continuable(self.play(clients, watchers, begin), place, out)
+
+    def _continuable(self, history: History, place: Place, out: str | Path | Folder | None) -> History:
+        """The history with a way to play more rounds."""
+
+        def more(rounds: int, callbacks: Sequence[str | Callback]) -> History:
+            longer = dataclasses.replace(self, rounds=rounds)
+            begin = None if history.state is None else (history.state, [dict(row) for row in history.rows])
+            longer._forget_end(begin)
+            folder = out.lengthened(rounds) if isinstance(out, Folder) else out
+            return longer.run(place, callbacks, folder, begin)
+
+        return dataclasses.replace(history, more=more)
 
     def _forget_end(self, begin: tuple[ServerState, Sequence[Row]] | None) -> None:
         """Clear the test figures of the last row, if it has them only because the run was to end there."""
@@ -325,7 +337,7 @@ class Experiment:
         finally:
             best = recorded.watch.get("best")
             kept = Best(rows[best["round"]], best["model"]) if best else None
-            history = History(rows, recorded.broadcast.parameters, interrupted or not complete, kept)
+            history = History(rows, recorded.broadcast.parameters, interrupted or not complete, kept, recorded)
             for callback in callbacks:
                 callback.on_end(history)
         return history

@@ -19,9 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fedalpha.analysis.history import History, Row, read
+from fedalpha.analysis.history import History, Row, model_bytes, read
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.machine import versions
@@ -77,6 +75,10 @@ class Folder(Callback):
         self._longer = False
         self._rewritten: Mapping[str, Any] | None = None
         """the configuration with more rounds, or with another machine that resumes the run"""
+
+    def lengthened(self, rounds: int) -> Folder:
+        """The same folder for the same run with this number of rounds."""
+        return Folder(self.path, {**self._described, "rounds": rounds}, self.every, self.restore)
 
     @property
     def _described(self) -> Mapping[str, Any]:
@@ -169,7 +171,7 @@ class Folder(Callback):
         try:
             self._save()
             models = [history.model] + ([history.best.model] if history.best else [])
-            contents = [_model(model) for model in models]
+            contents = [model_bytes(model) for model in models]
             for name, content in zip(_MODELS, contents, strict=False):
                 write_atomically(self.path / name, content)
             plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
@@ -356,17 +358,6 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
         for key in keys
         if stored.get(key) != ours.get(key)
     ]
-
-
-def _model(parameters: Mapping[str, Any]) -> bytes:
-    """A model of tensors, or of NumPy arrays, as the content of a safetensors file."""
-    if all(isinstance(value, np.ndarray) for value in parameters.values()):
-        from safetensors.numpy import save as save_arrays
-
-        return save_arrays({k: np.ascontiguousarray(v).reshape(v.shape) for k, v in parameters.items()})
-    from safetensors.torch import save
-
-    return save({k: v.contiguous() for k, v in parameters.items()})
 
 
 def _same(stored: object, ours: object) -> bool:

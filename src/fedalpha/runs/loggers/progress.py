@@ -1,39 +1,48 @@
-"""Progress of one or several runs: a bar on a terminal, plain lines elsewhere."""
+"""Progress of one or several runs: a bar on a terminal, plain lines elsewhere (files, notebooks)."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.loggers.base import LOGGERS
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _SECONDS_BETWEEN_LINES = 2.0
 
 
+@LOGGERS.register(name="progress")
 class ShowProgress(Callback):
-    """Round, accuracy and time left; ``total`` counts the rounds of all runs, if there are several."""
+    """Shows round, accuracy and time left; ``total`` counts the rounds of all runs, if there are several."""
 
-    def __init__(self, label: str, total: int | None = None) -> None:
+    def __init__(self, label: str = "", total: int | None = None) -> None:
         self.label = label
         self._total = total
         self._several = total is not None
         self._done = self._skipped = 0
         self._started: float | None = None
         self._printed = 0.0
+        self._ended = False
         self._bar: Progress | None = None
 
     def on_start(self, rounds: int) -> None:
         self._rounds = rounds
+        if self._ended:  # the same object watches another run
+            self._started, self._total, self._done, self._skipped, self._ended = None, None, 0, 0, False
         if self._started is not None:
             return
         self._started = time.monotonic()
         self._total = self._total or rounds
         if sys.stdout.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -49,7 +58,7 @@ class ShowProgress(Callback):
         self._done += done
         self._skipped += done
         if self._bar is None:
-            print(f"{self.label}  resumed after round {done}/{self._rounds}", flush=True)
+            print(f"{self._prefix}resumed after round {done}/{self._rounds}", flush=True)
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
         assert self._started is not None
@@ -65,8 +74,12 @@ class ShowProgress(Callback):
             played = self._done - self._skipped
             left = (now - self._started) / played * (self._total - self._done) if played else 0.0
             ahead = f"  {left:.0f} s left" if played and self._done < self._total else ""
-            print(f"{self.label}  round {row['round']}/{self._rounds}  {accuracy}{ahead}", flush=True)
+            print(f"{self._prefix}round {row['round']}/{self._rounds}  {accuracy}{ahead}", flush=True)
         return None
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.label}  " if self.label else ""
 
     @property
     def started(self) -> bool:
@@ -76,6 +89,7 @@ class ShowProgress(Callback):
     def on_end(self, history: History) -> None:
         if not self._several:
             self.close()
+            self._ended = True
 
     def close(self) -> None:
         if self._bar is not None:
