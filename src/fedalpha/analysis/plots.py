@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import Column, columns
-from fedalpha.analysis.history import History
 from fedalpha.analysis.stats import interval
 from fedalpha.store.exports import write_figure
 from fedalpha.text import nearest
@@ -22,6 +21,15 @@ if TYPE_CHECKING:
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#2b2d42", "#9c6b4e", "#9498a0")
 """Ten colours that are told apart, also side by side in a bar."""
 _FAINT = "#6b7078"
+
+
+class Rounds(Protocol):
+    """What a picture needs of a history."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]: ...
+
+    def column(self, name: str) -> NDArray[np.float64]: ...
 
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -39,7 +47,7 @@ def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[
     return fig, axes
 
 
-def plot_run(history: History, path: str | Path, title: str = "") -> None:
+def plot_run(history: Rounds, path: str | Path, title: str = "") -> None:
     """Accuracy and loss of one run."""
     plot_comparison({title or "run": [history]}, path)
 
@@ -53,14 +61,14 @@ def over_rounds(ax: Axes, title: str) -> None:
 
 
 def plot_comparison(
-    runs: Mapping[str, Sequence[History]], path: str | Path, title: str = "", target: float | None = None
+    runs: Mapping[str, Sequence[Rounds]], path: str | Path, title: str = "", target: float | None = None
 ) -> None:
     """Write `figure_of` to a file: accuracy and loss of one or several strategies."""
     write_figure(figure_of(runs, title=title, target=target), path, dpi=130)
 
 
 def figure_of(
-    runs: Mapping[str, Sequence[History]],
+    runs: Mapping[str, Sequence[Rounds]],
     ax: Axes | None = None,
     column: str | None = None,
     *,
@@ -130,7 +138,7 @@ def mark_target(ax: Axes, percent: float) -> None:
         ax.annotate(f"{percent:g} %", (1, percent), ha="right", fontsize=8.5, color=_FAINT, **place)  # type: ignore[arg-type]
 
 
-def _curve(histories: Sequence[History], what: Column) -> Band:
+def _curve(histories: Sequence[Rounds], what: Column) -> Band:
     length = min(len(h.rows) for h in histories)
     values = what.scale * np.stack([h.column(what.name)[:length] for h in histories])
     drawn = np.flatnonzero(~np.isnan(values).any(axis=0))
