@@ -11,17 +11,20 @@ from fedalpha.text import counted
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A study's folder, or a Markdown page with tables of studies.")],
+    folder: Annotated[Path, typer.Argument(help="A study's or a run's folder, or a Markdown page with tables.")],
     live: Annotated[bool, typer.Option("--live", help="Serve the page on loopback and refresh it.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
     plugin: Annotated[str | None, typer.Option(help="Python file with your measures or columns, loaded first.")] = None,
 ) -> None:
     """Write report.html (self-contained), report.md, report.tex, statistics.csv and figures/ into a study's folder.
 
+    For the folder of a single run, also of a live federation, write report.html.
+
     For a Markdown page, fill in the tables that the page asks for (see docs/studies.md).
     """
     from fedalpha.plugins import load_plugin
     from fedalpha.report import fill_page, live_server, write_report
+    from fedalpha.report.single import is_run, write_run_report
 
     if plugin is not None:
         load_plugin(plugin)
@@ -29,6 +32,9 @@ def report(
         if live:
             raise ValueError("--live shows a study's folder, not a page; leave it out")
         print(f"{folder}: {counted(fill_page(folder), 'table')} rewritten")
+        return
+    if not live and is_run(folder):
+        print(f"written: {write_run_report(folder)}")
         return
     if not live:
         print(f"written: {write_report(folder)}, report.md, report.tex, statistics.csv, rounds.csv, figures/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +33,8 @@ def resume(
             f"{folder} has no config.json, so there is no run to resume; `fedalpha run --out {folder}` starts one"
         )
     try:
-        read_bytes(config, most=CONFIG_BYTES)  # a file of this folder, not a link or a device
-        settings = read_settings(config, {}, trust=trust)
+        live = _is_live(read_bytes(config, most=CONFIG_BYTES))  # a file of this folder, not a link or a device
+        settings = None if live else read_settings(config, {}, trust=trust)
     except UntrustedError:
         raise
     except ValueError as error:
@@ -41,4 +42,17 @@ def resume(
             f"cannot resume {config}: {error}. (A run that was started in Python is resumed by the same call of "
             "fedalpha.run(…, out=…).)"
         ) from None
+    if settings is None:
+        raise ValueError(
+            f"{folder} holds a run of a live Flower federation: its clients are not here. Submit the app again "
+            "(flwr run …) with the same settings and the same out=; it continues after the last finished round"
+        )
     execute(settings, folder, workers, checkpoint_every, log)
+
+
+def _is_live(config: bytes) -> bool:
+    """Whether a configuration is that of `fedalpha.flower.FedAlpha`."""
+    try:
+        return bool(json.loads(config).get("federation") == "flower")
+    except (ValueError, AttributeError):
+        return False

@@ -1,4 +1,4 @@
-"""A page that follows a study while it runs, served on loopback only."""
+"""A page that follows a study or a run while it runs, served on loopback only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from fedalpha.report.content import content
 from fedalpha.report.findings import gather
+from fedalpha.report.single import is_run, run_page
 from fedalpha.report.write import html
 from fedalpha.study import status
 
@@ -22,10 +23,16 @@ def live_data(folder: Path) -> dict[str, Any]:
     return {**content(gather(folder)), "live": True, "status": f"{now.done} of {now.total} cells{left}; {state}"}
 
 
+def _study_page(folder: Path, path: str) -> str:
+    data = live_data(folder)
+    return html(data) if path == "/" else json.dumps(data, ensure_ascii=False, allow_nan=False)
+
+
 def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
     """A server on 127.0.0.1; ``port`` 0 takes any free one."""
     place = Path(folder)
-    live_data(place)  # raises at once if the folder is wrong
+    single = is_run(place)
+    run_page(place) if single else live_data(place)  # raises at once if the folder is wrong
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -34,16 +41,15 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
                 self.send_error(403)
                 return
             path = self.path.split("?")[0]
-            if path not in ("/", "/data.json"):
+            if path not in (("/",) if single else ("/", "/data.json")):
                 self.send_error(404)
                 return
             try:
-                data = live_data(place)
+                text = run_page(place, refresh=5) if single else _study_page(place, path)
             except ValueError as error:
                 reason = str(error).splitlines()[0]
                 self.send_error(503, reason.encode("latin-1", "replace").decode("latin-1"))  # HTTP's first line
                 return
-            text = html(data) if path == "/" else json.dumps(data, ensure_ascii=False, allow_nan=False)
             body = text.encode()
             self.send_response(200)
             kind = "text/html" if path == "/" else "application/json"
