@@ -30,9 +30,11 @@ def test_a_run_with_an_own_strategy_goes_on_and_belongs_to_its_code(rules: Path)
     done = fedalpha(*run, cwd=rules.parent)
     assert done.returncode == 0, done.stderr
     config = json.loads((rules.parent / "a" / "config.json").read_text())
-    assert re.fullmatch(r"rules\.py@[0-9a-f]{16}", config["plugin"])
+    assert re.fullmatch(re.escape(str(rules.parent / "rules.py")) + "@[0-9a-f]{16}", config["plugin"])
     again = fedalpha("resume", "a", cwd=rules.parent)
     assert "nothing is left to do" in again.stdout
+    elsewhere = fedalpha("resume", str(rules.parent / "a"), cwd=rules.parent / "a")  # by the absolute path
+    assert "nothing is left to do" in elsewhere.stdout, elsewhere.stderr
 
     rules.write_text(rules.read_text().replace("0.5", "0.7"))
     changed = fedalpha("resume", "a", cwd=rules.parent)

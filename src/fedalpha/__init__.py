@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedalpha.round import Algorithm
     from fedalpha.runs.callbacks import Callback, StopWhen
     from fedalpha.runs.comparing import compare
-    from fedalpha.runs.experiment import Evaluate, run
+    from fedalpha.runs.experiment import Evaluate, Interrupted, run
     from fedalpha.task import Task
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __all__ = [
     "Comparison",
     "Evaluate",
     "History",
+    "Interrupted",
     "Patience",
     "StopWhen",
     "Strategy",
@@ -52,6 +53,7 @@ _LAZY = {
     "Comparison": "fedalpha.analysis.compared",
     "Evaluate": "fedalpha.runs.experiment",
     "History": "fedalpha.analysis.history",
+    "Interrupted": "fedalpha.runs.experiment",
     "Patience": "fedalpha.analysis.conditions",
     "StopWhen": "fedalpha.runs.callbacks",
     "Task": "fedalpha.task",

@@ -24,6 +24,7 @@ import difflib
 import importlib
 import inspect
 import math
+import operator
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -154,6 +155,23 @@ class Registry(Generic[T]):
             return cast(T, self._call(node))
         except RecursionError:
             raise ValueError(f"the {self.kind} is nested too deeply; write it like {self._hint()!r}") from None
+
+    def given(self, text: str) -> frozenset[str]:
+        """The names of the arguments that are written in a text; empty if it cannot be read.
+
+        >>> shapes = Registry[object]("shape", object)
+        >>> _ = shapes.register(name="box")(lambda width=1, height=1: (width, height))
+        >>> sorted(shapes.given("box(2, height=3)")), shapes.given("box")
+        (['height', 'width'], frozenset())
+        """
+        try:
+            node = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return frozenset()  # `parse` says what is wrong
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in self:
+            return frozenset()
+        names = list(inspect.signature(self._entries[node.func.id].make).parameters)
+        return frozenset([*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg is not None)])
 
     def _hint(self) -> str:
         examples = [text for entry in self for text in entry.examples]
@@ -338,6 +356,23 @@ def cleaned(value: Any, kept: frozenset[str] = frozenset()) -> Any:
             for key, item in value.items()
         }
     return value
+
+
+def whole(name: str, value: object, least: int = 0) -> int:
+    """``value`` as a whole number; ValueError with its ``name`` if it is not one, or less than ``least``.
+
+    >>> whole("clients", 2.5, least=1)
+    Traceback (most recent call last):
+    ...
+    ValueError: clients = 2.5; give a whole number ≥ 1
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise ValueError(f"{name} = {value!r}; give a whole number ≥ {least}")
+    return number
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

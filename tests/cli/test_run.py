@@ -190,3 +190,23 @@ except SystemExit:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert "compare" in done.stdout
     assert done.stdout.rstrip().endswith("False")
+
+
+def test_resume_in_a_folder_of_another_kind_says_what_to_do(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from fedalpha.cli import app
+
+    run = tmp_path / "FedAvg-seed0"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    found = CliRunner().invoke(app, ["resume", str(tmp_path)])
+    assert f"the same `fedalpha compare … --out {tmp_path}` resumes it" in str(found.exception)
+    assert f"`fedalpha resume {run}` one of its runs" in str(found.exception)
+    (tmp_path / "study.json").write_text("{}")
+    assert f"`fedalpha study {tmp_path}` resumes it" in str(
+        CliRunner().invoke(app, ["resume", str(tmp_path)]).exception
+    )
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "starts one" in str(CliRunner().invoke(app, ["resume", str(empty)]).exception)

@@ -180,7 +180,8 @@ def test_a_private_run_goes_on_to_the_same_bytes(digits: Pooled, tmp_path) -> No
         "combine": "noise(clip(mean, C=1.0), z=0.1, c=0.2, seed=5)",
     }
     whole = fedalpha.run(digits, "softmax", "cap(FedAvg, 0.2)", **arguments)
-    fedalpha.run(digits, "softmax", "cap(FedAvg, 0.2)", **arguments, out=tmp_path, callbacks=[Stop()])
+    with pytest.raises(KeyboardInterrupt):
+        fedalpha.run(digits, "softmax", "cap(FedAvg, 0.2)", **arguments, out=tmp_path, callbacks=[Stop()])
     assert same_model(whole, fedalpha.run(digits, "softmax", "cap(FedAvg, 0.2)", **arguments, out=tmp_path))
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(digits: Pooled, tmp_path: 
     whole = go()
     with pytest.raises(ZeroDivisionError):
         go(out=tmp_path, callbacks=[Fail(stop)])
-    assert go(out=tmp_path, callbacks=[Interrupt(min(stop + 1, 5))]).interrupted
+    with pytest.raises(fedalpha.Interrupted) as stopped:
+        go(out=tmp_path, callbacks=[Interrupt(min(stop + 1, 5))])
+    assert stopped.value.history.interrupted
     again = go(out=tmp_path)
     assert not again.interrupted
     assert without_times(again) == without_times(whole)
@@ -115,10 +118,12 @@ def test_a_changed_run_that_cannot_start_leaves_a_folder_to_go_on_in(digits: Poo
     def go(**more: Any) -> fedalpha.analysis.history.History:  # type: ignore[name-defined]
         return fedalpha.run(digits, "softmax", rounds=2, **{"engine": "embedded(workers=1)", **more})
 
-    go(out=tmp_path, callbacks=[Interrupt(1)])
+    with suppress(KeyboardInterrupt):
+        go(out=tmp_path, callbacks=[Interrupt(1)])
     with pytest.raises(ValueError, match="device"):
         go(out=tmp_path, seed=1, engine="embedded(workers=1, device=nowhere)")
-    go(out=tmp_path, seed=seed, callbacks=[Interrupt(2)])
+    with suppress(KeyboardInterrupt):
+        go(out=tmp_path, seed=seed, callbacks=[Interrupt(2)])
     assert without_times(go(out=tmp_path, seed=seed)) == without_times(go(seed=seed))
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == seed
 
@@ -140,7 +145,10 @@ def test_a_changed_run_that_dies_while_it_replaces_the_old_one_can_be_begun_agai
 
         return stepped
 
-    fedalpha.run(digits, "softmax", rounds=rounds, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(1)])
+    with suppress(KeyboardInterrupt):
+        fedalpha.run(
+            digits, "softmax", rounds=rounds, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(1)]
+        )
     with monkeypatch.context() as patch:
         patch.setattr("fedalpha.runs.folder.write_atomically", dying(write_atomically))
         patch.setattr(os, "unlink", dying(os.unlink))
@@ -165,9 +173,10 @@ def test_a_damaged_generation_is_reported_and_the_one_before_used(
     digits: Pooled, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = fedalpha.run(digits, "softmax", STATEFUL, rounds=4, engine="embedded(workers=1)")
-    fedalpha.run(
-        digits, "softmax", STATEFUL, rounds=4, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(3)]
-    )
+    with suppress(KeyboardInterrupt):
+        fedalpha.run(
+            digits, "softmax", STATEFUL, rounds=4, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(3)]
+        )
     newest = max((tmp_path / "checkpoint").glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-100])
     again = fedalpha.run(digits, "softmax", STATEFUL, rounds=4, engine="embedded(workers=1)", out=tmp_path)
@@ -179,7 +188,8 @@ def test_a_users_own_module_and_buffers_go_on(digits: Pooled, tmp_path: Path) ->
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
     whole = fedalpha.run(digits, module, rounds=3, engine="embedded(workers=1)")
-    fedalpha.run(digits, module, rounds=3, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(1)])
+    with suppress(KeyboardInterrupt):
+        fedalpha.run(digits, module, rounds=3, engine="embedded(workers=1)", out=tmp_path, callbacks=[Interrupt(1)])
     again = fedalpha.run(digits, module, rounds=3, engine="embedded(workers=1)", out=tmp_path)
     assert same_model(again, whole)
     assert again.model["2.num_batches_tracked"].dtype == torch.int64
@@ -216,15 +226,16 @@ class widen(Apply):  # noqa: N801
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_architecture_that_changes_between_rounds_is_restored(digits: Pooled, tmp_path: Path, workers: int) -> None:
     whole = fedalpha.run(digits, "mlp(hidden=5)", rounds=4, engine="embedded(workers=1)", apply=widen())
-    fedalpha.run(
-        digits,
-        "mlp(hidden=5)",
-        rounds=4,
-        engine=f"embedded(workers={workers})",
-        apply=widen(),
-        out=tmp_path,
-        callbacks=[Interrupt(2)],
-    )
+    with suppress(KeyboardInterrupt):
+        fedalpha.run(
+            digits,
+            "mlp(hidden=5)",
+            rounds=4,
+            engine=f"embedded(workers={workers})",
+            apply=widen(),
+            out=tmp_path,
+            callbacks=[Interrupt(2)],
+        )
     again = fedalpha.run(
         digits, "mlp(hidden=5)", rounds=4, engine=f"embedded(workers={workers})", apply=widen(), out=tmp_path
     )
@@ -312,3 +323,54 @@ def test_resume_without_a_run_says_what_to_do(tmp_path: Path, digits: Pooled) ->
     other = command("resume", str(tmp_path))
     assert other.returncode == 2
     assert "started in Python" in other.stderr
+
+
+@pytest.mark.parametrize("evaluate", [1, 3])
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_finished_run_is_lengthened_to_the_bytes_of_a_long_one(
+    digits: Pooled, tmp_path: Path, evaluate: int, every: int
+) -> None:
+    def go(name: str, rounds: int, **more: Any) -> fedalpha.analysis.history.History:  # type: ignore[name-defined]
+        folder = Folder(tmp_path / name, every=every)
+        watch = fedalpha.Evaluate(every=evaluate, keep="best")
+        return fedalpha.run(
+            digits, "softmax", STATEFUL, rounds=rounds, evaluate=watch, engine="embedded(workers=1)", out=folder, **more
+        )
+
+    whole = go("whole", 5)
+    go("grown", 2)
+    with pytest.raises(ZeroDivisionError):
+        go("grown", 5, callbacks=[Fail(3)])
+    grown = go("grown", 5)
+    assert without_times(grown) == without_times(whole)
+    for name in ("model.safetensors", "best.safetensors", "config.json"):
+        assert (tmp_path / "grown" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "grown" / "history.jsonl").read_text().splitlines()]
+    assert rows == grown.rows
+    assert go("grown", 5, callbacks=[Fail(0)]).rows == rows  # finished
+    with pytest.raises(ValueError, match=r"rounds is 5 there and 4 here.*the number of rounds may be larger"):
+        go("grown", 4)
+
+
+def test_a_folder_of_another_kind_is_not_overwritten(digits: Pooled, tmp_path: Path) -> None:
+    (tmp_path / "a-seed0").mkdir()
+    (tmp_path / "a-seed0" / "config.json").write_text("{}")
+    (tmp_path / "curves.png").write_bytes(b"of the comparison")
+    with pytest.raises(ValueError, match="holds a comparison; choose another folder"):
+        fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
+    assert (tmp_path / "curves.png").read_bytes() == b"of the comparison"
+
+
+def test_ctrl_c_ends_a_loop_of_runs(digits: Pooled) -> None:
+    begun = []
+
+    def loop() -> None:
+        for seed in range(3):
+            begun.append(seed)
+            fedalpha.run(digits, "softmax", rounds=3, seed=seed, engine="embedded(workers=1)", callbacks=[Interrupt(1)])
+
+    with pytest.raises(fedalpha.Interrupted, match="interrupted after round 1") as stopped:
+        loop()
+    assert begun == [0]
+    assert isinstance(stopped.value, KeyboardInterrupt)
+    assert [row["round"] for row in stopped.value.history.rows] == [0, 1]

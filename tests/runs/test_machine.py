@@ -14,6 +14,7 @@ from fedalpha.runs.machine import LIMITS, versions
 
 RUN = """
 import sys
+from contextlib import suppress
 import torch
 import fedalpha
 from fedalpha.runs.callbacks import Callback
@@ -26,10 +27,11 @@ class Interrupt(Callback):
 drawn = torch.Generator().manual_seed(0)
 images = torch.rand(160, 1, 12, 12, generator=drawn), torch.randint(10, (160,), generator=drawn)
 data = fedalpha.federation(images, clients=4, seed=0)
-fedalpha.run(
-    data, sys.argv[3], rounds=4, update="sgd(steps=2)", engine="embedded(workers=1)",
-    out=sys.argv[1], callbacks=[Interrupt()],
-)
+with suppress(KeyboardInterrupt):
+    fedalpha.run(
+        data, sys.argv[3], rounds=4, update="sgd(steps=2)", engine="embedded(workers=1)",
+        out=sys.argv[1], callbacks=[Interrupt()],
+    )
 """
 
 

@@ -75,7 +75,8 @@ def test_an_interrupted_run_ends_in_the_same_bytes(name: str, digits: Pooled, tm
     whole = go("whole", undisturbed)
     with pytest.raises(ZeroDivisionError):
         go("stopped", Stop(STOP, ZeroDivisionError))
-    assert go("stopped", Stop(STOP + 1)).interrupted
+    with pytest.raises(fedalpha.Interrupted):
+        go("stopped", Stop(STOP + 1))
     again = go("stopped", last)
     assert sorted(last.states) == [STOP + 1, STOP + 2]  # it went on, it did not begin anew
     assert not again.interrupted

@@ -466,3 +466,27 @@ def test_another_format_is_refused_by_name(finished: Path, tmp_path: Path) -> No
     pyarrow.parquet.write_table(newer, folder / "cells.parquet")
     with pytest.raises(ValueError, match=r"cells\.parquet has format 3"):
         status(folder)
+
+
+def test_a_missing_package_is_named_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(to_toml(study(SMALL)))
+    code = "import sys; sys.modules['pyarrow'] = None; from fedalpha.cli import main; main()"
+    command = [sys.executable, "-c", code, "study", str(tmp_path / "small.toml"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert 'install it with: pip install "fedalpha[studies]"' in done.stderr
+    assert "cells" not in done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_case_that_diverged_is_marked(tmp_path: Path) -> None:
+    from fedalpha.report import gather
+    from fedalpha.report.tables import results_table
+
+    settings = {**SMALL["settings"], "rounds": 2, "model": "mlp"}
+    cases = [{"name": "good", "lr": 0.1}, {"name": "bad", "lr": 1e30}]
+    values = {**SMALL, "seeds": 1, "strategies": ["FedAvg"], "settings": settings, "cases": cases}
+    run_study(study(values), tmp_path, jobs=1)
+    found = gather(tmp_path)
+    notes = {case: {line[-1] for line in results_table(found, case)[1]} for case in found.cases}
+    assert notes == {"good": {""}, "bad": {"diverged in 1 of 1 runs"}}

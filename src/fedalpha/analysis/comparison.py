@@ -159,6 +159,12 @@ def _same(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> bool:
     return bool(common) and all(one[seed] == other[seed] for seed in common)
 
 
+def diverged_notes(runs: Runs) -> dict[str, str]:
+    """The mark of each strategy of which runs diverged."""
+    counts = {strategy: sum(run.diverged for run in by_seed.values()) for strategy, by_seed in runs.items()}
+    return {s: f"diverged in {count} of {len(runs[s])} runs" for s, count in counts.items() if count}
+
+
 def _arrays(values: Mapping[int, Measured]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     found = list(values.values())
     return np.array([v.value for v in found], dtype=np.float64), np.array([v.reached for v in found], dtype=bool)

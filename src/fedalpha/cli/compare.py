@@ -51,6 +51,7 @@ def compare(
         for s in chosen
     ]
     from fedalpha.analysis.compared import Comparison, run_name
+    from fedalpha.analysis.comparison import diverged_notes
     from fedalpha.runs.comparing import play_all, run_loggers
     from fedalpha.runs.loggers.progress import ShowProgress
 
@@ -78,6 +79,8 @@ def compare(
         title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
         found = Comparison(runs, target, title, interrupted)
         _show(found)
+        for name, note in diverged_notes(found.curves).items():
+            print(f"{name}: {note}")
         if out is not None:
             found.write_tables(out, numbers)
             print(f"written to {out}: a folder per run, comparison.json, curves.png, table.csv, table.md, table.tex")

@@ -29,19 +29,14 @@ def resume(
 
     config = folder / "config.json"
     if not config.is_symlink() and not config.exists():
-        raise ValueError(
-            f"{folder} has no config.json, so there is no run to resume; `fedalpha run --out {folder}` starts one"
-        )
+        raise ValueError(f"{folder} has no config.json, so there is no run to resume; {_instead(folder)}")
     try:
         live = _is_live(read_bytes(config, most=CONFIG_BYTES))  # a file of this folder, not a link or a device
         settings = None if live else read_settings(config, {}, trust=trust)
     except UntrustedError:
         raise
     except ValueError as error:
-        raise ValueError(
-            f"cannot resume {config}: {error}. (A run that was started in Python is resumed by the same call of "
-            "fedalpha.run(…, out=…).)"
-        ) from None
+        raise ValueError(f"cannot resume {config}: {error}") from None
     if settings is None:
         raise ValueError(
             f"{folder} holds a run of a live Flower federation: its clients are not here. Submit the app again "
@@ -56,3 +51,17 @@ def _is_live(config: bytes) -> bool:
         return bool(json.loads(config).get("federation") == "flower")
     except (ValueError, AttributeError):
         return False
+
+
+def _instead(folder: Path) -> str:
+    """What to do with a folder that is not a run folder."""
+    from fedalpha.runs.folder import other_kind
+
+    match other_kind(folder):
+        case "study":
+            return f"it holds a study: `fedalpha study {folder}` resumes it"
+        case "comparison":
+            runs = sorted(path.parent for path in folder.glob("*/config.json"))
+            one = f", and `fedalpha resume {runs[0]}` one of its runs" if runs else ""
+            return f"it holds a comparison: the same `fedalpha compare … --out {folder}` resumes it{one}"
+    return f"`fedalpha run --out {folder}` starts one"

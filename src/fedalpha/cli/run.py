@@ -45,14 +45,8 @@ def execute(
     history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=callbacks)
     if out is not None and not progress.started:
         print(f"{out} holds this run, and it is finished; nothing is left to do")
-    last = history.rows[-1] if history.rows else None
-    if last is not None:
-        reached = history.rounds_to(0.6)
-        accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
-        loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
-        print(
-            f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {'–' if reached is None else reached}"
-        )
+    if history.rows:
+        print(result(history))
         _tell(history, settings)
     if out is not None and progress.started:
         best = ", best.safetensors" if history.best is not None else ""
@@ -62,6 +56,19 @@ def execute(
     if history.interrupted:
         print(f"interrupted; `fedalpha resume {out}` resumes it" if out else "interrupted")
         raise typer.Exit(130)
+
+
+def result(history: History) -> str:
+    """The last row of a run in a line.
+
+    >>> from fedalpha.analysis.history import History
+    >>> result(History([{"round": 0, "accuracy": 0.7, "loss": 1.0}], {}))  # the initial model reaches 60 %
+    'after round 0: accuracy 70.00 %, loss 1.0000, R_60 0'
+    """
+    last, reached = history.rows[-1], history.rounds_to(0.6)
+    accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
+    loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
+    return f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {'–' if reached is None else reached}"
 
 
 def _tell(history: History, settings: Settings) -> None:

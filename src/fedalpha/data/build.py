@@ -20,6 +20,7 @@ from fedalpha.data.transforms import Change, Transform, as_transform
 from fedalpha.rng import generator
 from fedalpha.task import Task
 from fedalpha.task import task as named_task
+from fedalpha.text import whole
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
@@ -61,8 +62,10 @@ def federation(
     >>> federation("digits", partition="shards(size=30)", clients=20, seed=0).clients
     20
     """
-    if not 0 <= validation < 1:
-        raise ValueError(f"validation = {validation}; give a share of the training data in [0, 1)")
+    if not isinstance(validation, int | float) or not 0 <= validation < 1:
+        raise ValueError(f"validation = {validation!r}; give a share of the training data in [0, 1)")
+    seed = whole("seed", seed)
+    clients = None if clients is None else whole("clients", clients, least=1)
     lists = index_lists(partition)
     rule = PARTITIONS.parse("iid" if lists is not None else partition)  # type: ignore[arg-type]
     source = DATASETS.parse(data) if isinstance(data, str) else data
@@ -85,6 +88,11 @@ def federation(
         about |= {"transform": _called(changed)}
     built = _assemble(found, rule, count, seed, validation, optima, about, _classes(found, classes))
     built.transform = changed
+    given = [test, fields, classes, optima, lists]
+    if isinstance(source, DataSet) and all(one is None for one in given) and isinstance(changed, Transform | None):
+        named = {"dataset": str(data), "partition": str(rule), "clients": count, "seed": seed}
+        more = {} if changed is None else {"transform": str(changed)}
+        built.settings = {**named, "validation": validation, "pixels": pixels or "unit", **more}
     return built if task is None else built.with_task(named_task(task) if isinstance(task, str) else task)
 
 

@@ -83,6 +83,8 @@ class Federation(ABC):
     """What the clients are called, where they are people, places or roles."""
     words: tuple[str, ...] | None = None
     """The labels in words, where they were given so."""
+    settings: dict[str, Any] | None = None
+    """The settings of a run that make the same clients, if there are such."""
 
     def with_task(self, task: Task) -> Self:
         """The same clients with another task."""

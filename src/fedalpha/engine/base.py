@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from fedalpha.text import Registry, Spelled
+from fedalpha.text import Registry, Spelled, whole
 
 if TYPE_CHECKING:
     from fedalpha.data.federations import Federation
@@ -21,10 +21,8 @@ class Place(Spelled, ABC):
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (isinstance(self.workers, bool) or not isinstance(self.workers, int)):
-            raise ValueError(f"{self.text_name}: workers = {self.workers!r}; give a whole number, at least 1")
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"{self.text_name}: workers = {self.workers}; give at least 1")
+        if self.workers is not None:
+            whole(f"{self.text_name}: workers", self.workers, least=1)
 
     @property
     def serves(self) -> str:

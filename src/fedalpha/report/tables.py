@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from fedalpha.analysis.comparison import Summary
+from fedalpha.analysis.comparison import Summary, diverged_notes
 from fedalpha.analysis.tables import STATISTICS, latex, latex_table, number, p_text, statistics
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_note
@@ -18,6 +18,7 @@ def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[s
     published = {(p.measure, p.strategy): p for p in findings.study.published}
     header = ["measure", "strategy", "seeds", "mean ± 95 %"] + ["published"] * bool(published)
     header += [f"paired difference to {findings.study.against}", "p (Holm)", "note"]
+    diverged = diverged_notes(findings.curves(case))
     body = []
     for name, rows in findings.summaries(case).items():
         for row in rows:
@@ -25,7 +26,7 @@ def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[s
             if published:
                 line.append(_published(published.get((name, row.strategy)), row))
             own = "reference" if row.strategy == findings.study.against else row.difference_text
-            notes = [row.note, processor_note(findings, case, row.strategy)]
+            notes = [row.note, diverged.get(row.strategy, ""), processor_note(findings, case, row.strategy)]
             body.append([*line, own, p_text(row.p_holm), "; ".join(note for note in notes if note)])
     return header, body
 

@@ -70,10 +70,11 @@ class Admission:
 
     def __post_init__(self) -> None:
         share = isinstance(self.quorum, float) and not self.quorum.is_integer()
-        if isinstance(self.quorum, bool) or not (0 < self.quorum < 1 if share else self.quorum >= 1):
-            raise ValueError(f"quorum = {self.quorum}; give a number of clients (3) or a share of the cohort (0.5)")
-        if self.deadline is not None and not self.deadline > 0:
-            raise ValueError(f"deadline = {self.deadline}; give a number of seconds > 0, or none")
+        number = isinstance(self.quorum, int | float) and not isinstance(self.quorum, bool)
+        if not number or not (0 < self.quorum < 1 if share else self.quorum >= 1):
+            raise ValueError(f"quorum = {self.quorum!r}; give a number of clients (3) or a share of the cohort (0.5)")
+        if self.deadline is not None and not (isinstance(self.deadline, int | float) and self.deadline > 0):
+            raise ValueError(f"deadline = {self.deadline!r}; give a number of seconds > 0, or none")
         if self.bound is not None and not self.bound > 1:
             raise ValueError(f"bound = {self.bound}; give a number > 1, such as 1e4, or none")
 

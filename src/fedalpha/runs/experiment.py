@@ -37,6 +37,7 @@ from fedalpha.runs.folder import Folder
 from fedalpha.runs.loggers import LOGGERS
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.text import whole
 from fedalpha.update import UPDATES, Broadcast, Update
 from fedalpha.update.fit import check_fit
 
@@ -63,10 +64,8 @@ class Evaluate:
     shadow: Sequence[str | Strategy] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
-            raise ValueError(f"evaluate: every = {self.every!r}; give a number of rounds ≥ 1")
-        if self.liars < 0:
-            raise ValueError(f"liars = {self.liars}; give a number of clients ≥ 0")
+        whole("evaluate: every", self.every, least=1)
+        whole("liars", self.liars)
         _ = self.watch  # reports mistakes
 
     @cached_property
@@ -108,7 +107,8 @@ def run(
 
     ``out`` writes a run folder, where every round is saved (`Folder` has more options): the same call again
     continues after the last saved round, to the same bytes. Nothing global is touched: torch's generator and number
-    of threads are left as they were. Ctrl-C ends the run early; the history says so.
+    of threads are left as they were. Ctrl-C raises `Interrupted`, a KeyboardInterrupt with the history so far; with
+    ``out`` everything is saved first.
 
     >>> from fedalpha import federation
     >>> digits = federation("digits", partition="iid", clients=4)
@@ -132,7 +132,10 @@ def run(
         fault=fault,
         evaluate=evaluate,
     )
-    return planned.run(engine, callbacks, out)
+    history = planned.run(engine, callbacks, out)
+    if history.interrupted:
+        raise Interrupted(history, resumable=out is not None)
+    return history
 
 
 def plan(
@@ -171,6 +174,16 @@ def plan(
     return Experiment(federation, algorithm, model, rounds, seed, watched, broken)
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during `run`. The rounds that were played are in ``history``."""
+
+    def __init__(self, history: History, resumable: bool = False) -> None:
+        played = history.rows[-1]["round"] if history.rows else 0
+        then = "; the same call resumes it" if resumable else ""
+        super().__init__(f"the run was interrupted after round {played}{then} (its history: error.history)")
+        self.history = history
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A run before it starts."""
@@ -185,8 +198,8 @@ class Experiment:
     """What goes wrong on purpose."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rounds, int) or self.rounds < 0:
-            raise ValueError(f"rounds = {self.rounds}; give a whole number ≥ 0")
+        object.__setattr__(self, "rounds", whole("rounds", self.rounds))
+        object.__setattr__(self, "seed", whole("seed", self.seed))
         if "accuracy" in self.algorithm.weigh.requires and self.federation.task.correct is None:
             raise ValueError(
                 f"{self.algorithm.weigh} looks at accuracy, but the task has none (correct=None); change at given "
@@ -228,11 +241,17 @@ class Experiment:
         state = self.algorithm.init(Broadcast(architecture, parameters), clients)
         return dataclasses.replace(state, watch=self.watch.init(clients))
 
-    def describe(self) -> dict[str, Any]:
-        """The arguments as JSON, to tell whether a folder holds the same run."""
+    def describe(self, place: Place | None = None) -> dict[str, Any]:
+        """The arguments as JSON, to tell whether a folder holds the same run.
+
+        With the engine they also say how the run is repeated from the command line, if all of it has a text.
+        """
+        from fedalpha.runs.settings import Settings
+
         plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
         plugs |= {"liars": str(self.evaluate.liars), "fault": str(self.fault)}
         broadcast = self.start().broadcast
+        settings = None if place is None else Settings.of(self, place)
         with torch.random.fork_rng(devices=[]):
             module = broadcast.architecture.build()
         return {
@@ -248,6 +267,8 @@ class Experiment:
             "signal": self.evaluate.signal,
             "evaluate_every": self.evaluate.every,
             **self.watch.settings,
+            **({} if place is None else {"vectorise": getattr(place, "vectorise", None)}),
+            **({"settings": settings.model_dump(exclude_none=True)} if settings is not None else {}),
         }
 
     def run(
@@ -258,6 +279,8 @@ class Experiment:
         begin: tuple[ServerState, Sequence[Row]] | None = None,
     ) -> History:
         """Start the engine and play all rounds; ``begin`` is a state to continue from, with the rows that led to it."""
+        if isinstance(callbacks, str | Callback):
+            callbacks = [callbacks]
         if wrong := [c for c in callbacks if not isinstance(c, str | Callback)]:
             raise TypeError(f"{wrong[0]!r} is not a callback; subclass fedalpha.runs.callbacks.Callback")
         place, watchers = ENGINES.parse(engine), [LOGGERS.parse(callback) for callback in callbacks]
@@ -267,7 +290,7 @@ class Experiment:
             if out is not None:
                 folder = out if isinstance(out, Folder) else Folder(out)
                 if folder.config is None:
-                    folder.config = {**self.describe(), "vectorise": getattr(place, "vectorise", None)}
+                    folder.config = self.describe(place)
                 stack.enter_context(folder)
                 if (finished := folder.finished()) is not None:
                     return self._continuable(finished, place, out)

@@ -19,7 +19,7 @@ from fedalpha import trust
 from fedalpha.plugins import load_plugin
 from fedalpha.store.files import CONFIG_BYTES
 from fedalpha.strategies import STRATEGIES
-from fedalpha.text import nearest, quoted, shown
+from fedalpha.text import Registry, nearest, quoted, shown
 from fedalpha.trust import UntrustedError, reading
 
 if TYPE_CHECKING:
@@ -151,6 +151,14 @@ class Settings(BaseModel):
             }
         )
 
+    def stored(self) -> dict[str, Any]:
+        """What ``config.json`` holds; a plugin by its absolute path, so that a run is resumed from any directory."""
+        values = self.model_dump(exclude_none=True)
+        if self.plugin is not None:
+            name, _, digest = self.plugin.rpartition("@")
+            values["plugin"] = f"{Path(name).resolve()}@{digest}"
+        return values
+
     def validation_for(self, strategies: Iterable[str]) -> float:
         """The share set aside for validation: the same for all strategies, so that they train on the same data."""
         if self.validation is not None:
@@ -230,6 +238,40 @@ class Settings(BaseModel):
             given["workers"] = workers
         return dataclasses.replace(place, **given)
 
+    @staticmethod
+    def of(experiment: Experiment, place: Place) -> Settings | None:
+        """The settings that describe the same run; None if something in it has no text."""
+        from fedalpha.models import Model
+        from fedalpha.task import TASKS
+
+        data, algorithm, watched = experiment.federation, experiment.algorithm, experiment.evaluate
+        task = next((name for name, known in TASKS.items() if known == data.task), None)
+        named = isinstance(experiment.model, str | Model)
+        if data.settings is None or data.settings["seed"] != experiment.seed or task is None or not named:
+            return None
+        texts = {name: str(getattr(algorithm, name)) for name in ("select", "update", "combine", "apply")}
+        values = {
+            **data.settings,
+            **texts,
+            **watched.watch.settings,
+            "task": task,
+            "model": str(experiment.model),
+            "strategy": str(algorithm.weigh),
+            "rounds": experiment.rounds,
+            "quorum": algorithm.admission.quorum,
+            "deadline": algorithm.admission.deadline,
+            "reevaluate": algorithm.reevaluate,
+            "fault": None if experiment.fault is None else str(experiment.fault),
+            "liars": watched.liars,
+            "signal": watched.signal,
+            "evaluate_every": watched.every,
+            "engine": str(dataclasses.replace(place, workers=None)),
+        }
+        try:
+            return settings(values).resolved()
+        except ValueError:  # a rule that is not registered
+            return None
+
     def experiment(self) -> Experiment:
         """The run that these settings describe; they must be `resolved`."""
         from fedalpha.data import federation
@@ -277,7 +319,7 @@ class Settings(BaseModel):
         from fedalpha.runs.folder import Folder
 
         full = self.resolved()
-        folder = None if out is None else Folder(out, full.model_dump(exclude_none=True), checkpoint_every)
+        folder = None if out is None else Folder(out, full.stored(), checkpoint_every)
         return full.experiment().run(full.place(workers), callbacks, folder, begin)
 
 
@@ -290,6 +332,7 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
     A plugin or a cluster that the file names needs the user's word: ``trust``, or the same in ``options``.
     """
     if path is None:
+        check_once(options)
         return settings(options)
     text = read_text(path, "settings file")
     try:
@@ -300,11 +343,60 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
         raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
     for recorded in ("versions", "resumed_with"):
         values.pop(recorded, None)
+    values = _of_python(values, path)
+    for given in (values, options):
+        check_once(given)
+    values = {name: value for name, value in values.items() if not _replaced(name, options)}
     for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
         if name in options:
             settings({name: options[name]})
     with reading(path, trust):
         return settings({**values, **options})
+
+
+def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The settings in a ``config.json``, also in that of a run that was started in Python."""
+    if "initial_model" not in values:
+        return values
+    if not isinstance(found := values.get("settings"), dict):
+        raise ValueError(
+            f"{path} is of a run that was started in Python with objects that have no text, such as a model or data of "
+            "your own, or another seed for the federation; repeat or resume it by the same call of fedalpha.run(…)"
+        )
+    return found
+
+
+_PARTS = {
+    "update": {name: name for name in _LOCAL},
+    "select": {"ratio": "C"},
+    "engine": {"device": "device", "ray_address": "address"},
+}
+"""Settings that are rules, and the settings that stand for an argument of the rule."""
+
+
+def check_once(values: Mapping[str, Any]) -> None:
+    """Raise ValueError if an argument of a rule is given twice: in the rule's text and as a setting of its own."""
+    for rule, parts in _PARTS.items():
+        given = _arguments(rule, values.get(rule))
+        if again := [name for name, argument in parts.items() if values.get(name) is not None and argument in given]:
+            raise ValueError(
+                f"{again[0]} is given twice: {values[again[0]]!r}, and in {rule} = {values[rule]!r}; keep one"
+            )
+
+
+def _replaced(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether an option names a rule with the argument that this setting of a file stands for."""
+    return any(name in parts and parts[name] in _arguments(rule, options.get(rule)) for rule, parts in _PARTS.items())
+
+
+def _arguments(rule: str, text: Any) -> frozenset[str]:
+    """The arguments that are given in the text of a rule."""
+    from fedalpha.engine import ENGINES
+    from fedalpha.select import SELECTIONS
+    from fedalpha.update import UPDATES
+
+    registries: dict[str, Registry[Any]] = {"update": UPDATES, "select": SELECTIONS, "engine": ENGINES}
+    return registries[rule].given(text) if isinstance(text, str) else frozenset()
 
 
 def read_text(path: Path, what: str) -> str:

@@ -9,11 +9,12 @@ engine, on several machines and in Flower.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +140,15 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
     >>> weigh(FedAvg(), {}, Cohort(ids=[0, 1], sizes=[1, 3]))
     (array([0.25, 0.75]), {})
     """
-    answer = rule.weights(state, cohort)
+    try:
+        answer = rule.weights(state, cohort)
+    except (TypeError, AttributeError) as error:
+        if undeclared := _undeclared(rule, state, cohort):
+            raise ValueError(
+                f"{rule} reads cohort.{undeclared}, which is None because the rule does not declare it; add "
+                f"{undeclared!r} to its `requires` ({type(error).__name__}: {error})"
+            ) from error
+        raise
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise ValueError(f"{rule}.weights gave {type(answer).__name__}; let it return the pair (alpha, state)")
     weights, state = answer
@@ -154,6 +163,28 @@ def weigh(rule: Strategy, state: State, cohort: Cohort) -> tuple[Array, State]:
             f"{alpha.min():g}); normalise them, or declare Traits(simplex=False)"
         )
     return alpha, state
+
+
+def _undeclared(rule: Strategy, state: State, cohort: Cohort) -> str | None:
+    """The last value that the rule reads before it fails, if the cohort does not have it; a rule is pure, so it may run
+    again.
+    """
+    read: list[str] = []
+
+    class Watched(Cohort):
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if value is None and name in get_args(Need):
+                read.append(name)
+            return value
+
+    watched = Watched(**{field.name: getattr(cohort, field.name) for field in dataclasses.fields(cohort)})
+    read.clear()
+    try:
+        rule.weights(state, watched)
+    except (TypeError, AttributeError):
+        return next((name for name in reversed(read) if name not in rule.requires), None)
+    return None
 
 
 def entangled(rule: Strategy) -> ValueError:

@@ -13,6 +13,7 @@ from fedalpha.study.crew import Crew, Watch
 from fedalpha.study.halfway import clear_all
 from fedalpha.study.plan import Study
 from fedalpha.study.store import Store
+from fedalpha.study.tables import arrow
 
 
 class CellError(RuntimeError):
@@ -33,6 +34,7 @@ def run_study(
     ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
     default); ``ray_address`` a Ray cluster on which the cells are run. None of them changes a byte of the results.
     """
+    arrow()  # says what to install, before anything is run
     store = Store(folder)
     cells = study.cells()
     if jobs is not None and jobs < 1:
@@ -66,8 +68,10 @@ def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
 
 def to_toml(study: Study) -> str:
     """A study as a TOML file."""
-    import tomli_w
-
+    try:
+        import tomli_w
+    except ImportError:
+        raise RuntimeError('studies need tomli-w; install it with: pip install "fedalpha[studies]"') from None
     return tomli_w.dumps(study.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 

@@ -75,7 +75,8 @@ def test_a_row_is_in_the_file_when_its_round_is_over(digits: Federation, tmp_pat
 
 
 def test_a_resumed_run_has_every_round_once(digits: Federation, tmp_path: Path) -> None:
-    assert run(digits, tmp_path / "a.csv", tmp_path / "run", Stop(2)).interrupted
+    with pytest.raises(KeyboardInterrupt, match="after round 2; the same call resumes it"):
+        run(digits, tmp_path / "a.csv", tmp_path / "run", Stop(2))
     history = run(digits, tmp_path / "a.csv", tmp_path / "run")
     assert [line["round"] for line in table(tmp_path / "a.csv")] == ["0", "1", "2", "3", "4"]
     assert agrees(table(tmp_path / "a.csv"), history.rows)

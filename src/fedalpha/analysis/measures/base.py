@@ -39,6 +39,19 @@ class Curve:
     def last(self) -> int:
         return len(self.columns["accuracy"]) - 1
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss was not finite, or 1,000 times that of the initial model, when it was last measured.
+
+        >>> Curve.of({"accuracy": [0.1, 0.1, None], "loss": [2.3, None, None]}, rounds=2).diverged
+        True
+        """
+        measured = np.flatnonzero(~np.isnan(self.columns["accuracy"]))
+        if "loss" not in self.columns or not len(measured):
+            return False
+        first, last = self.columns["loss"][measured[0]], self.columns["loss"][measured[-1]]
+        return bool(np.isnan(last) or last > 1000 * first)
+
 
 def curve(rows: Sequence[Mapping[str, Any]], rounds: int | None = None) -> Curve:
     """The rows of a history as a curve."""
