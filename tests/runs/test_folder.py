@@ -319,7 +319,8 @@ def test_resume_without_a_run_says_what_to_do(tmp_path: Path, digits: Pooled) ->
     nothing = command("resume", str(tmp_path))
     assert nothing.returncode == 2
     assert "no config.json" in nothing.stderr
-    fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    fedalpha.run(digits, module, rounds=1, engine="embedded(workers=1)", out=tmp_path)
     other = command("resume", str(tmp_path))
     assert other.returncode == 2
     assert "started in Python" in other.stderr

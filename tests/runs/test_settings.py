@@ -59,10 +59,10 @@ def test_an_argument_that_is_given_twice_is_refused(options: dict[str, Any], rea
 def test_an_option_overrides_a_file_in_either_form(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('update = "sgd(lr=0.5, batch=7)"')
-    assert read_settings(file, {"lr": 0.1}).resolved().update == "sgd(lr=0.1, batch=7)"
+    assert read_settings(file, {"lr": 0.1}).resolved().update == "sgd(lr=0.1, batch=7, epochs=1)"
     file.write_text("lr = 0.5\nbatch = 7\nratio = 0.3")
     found = read_settings(file, {"update": "sgd(lr=0.1)", "select": "uniform(C=0.2)"}).resolved()
-    assert (found.update, found.select) == ("sgd(lr=0.1, batch=7)", "uniform(C=0.2)")
+    assert (found.update, found.select) == ("sgd(lr=0.1, batch=7, epochs=1)", "uniform(C=0.2)")
 
 
 def python_run(out: Path, **more: Any) -> None:

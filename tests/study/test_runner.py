@@ -483,10 +483,14 @@ def test_a_case_that_diverged_is_marked(tmp_path: Path) -> None:
     from fedalpha.report import gather
     from fedalpha.report.tables import results_table
 
-    settings = {**SMALL["settings"], "rounds": 2, "model": "mlp"}
-    cases = [{"name": "good", "lr": 0.1}, {"name": "bad", "lr": 1e30}]
+    settings = {**SMALL["settings"], "rounds": 2}
+    cases = [{"name": "good", "lr": 0.1}, {"name": "bad", "lr": 1e8}, {"name": "hopeless", "lr": 1e300}]
     values = {**SMALL, "seeds": 1, "strategies": ["FedAvg"], "settings": settings, "cases": cases}
     run_study(study(values), tmp_path, jobs=1)
     found = gather(tmp_path)
     notes = {case: {line[-1] for line in results_table(found, case)[1]} for case in found.cases}
-    assert notes == {"good": {""}, "bad": {"diverged in 1 of 1 runs"}}
+    assert notes == {
+        "good": {""},
+        "bad": {"diverged in 1 of 1 runs"},
+        "hopeless": {"last round without a new model in 1 of 1 runs"},
+    }

@@ -160,9 +160,15 @@ def _same(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> bool:
 
 
 def diverged_notes(runs: Runs) -> dict[str, str]:
-    """The mark of each strategy of which runs diverged."""
-    counts = {strategy: sum(run.diverged for run in by_seed.values()) for strategy, by_seed in runs.items()}
-    return {s: f"diverged in {count} of {len(runs[s])} runs" for s, count in counts.items() if count}
+    """The mark of each strategy with runs that diverged, or that ended with a round without a new model."""
+    found = {}
+    for strategy, by_seed in runs.items():
+        diverged, kept = (sum(getattr(run, name) for run in by_seed.values()) for name in ("diverged", "kept"))
+        notes = [f"diverged in {diverged} of {len(by_seed)} runs"] if diverged else []
+        notes += [f"last round without a new model in {kept} of {len(by_seed)} runs"] if kept else []
+        if notes:
+            found[strategy] = "; ".join(notes)
+    return found
 
 
 def _arrays(values: Mapping[int, Measured]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

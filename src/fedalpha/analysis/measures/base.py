@@ -52,6 +52,11 @@ class Curve:
         first, last = self.columns["loss"][measured[0]], self.columns["loss"][measured[-1]]
         return bool(np.isnan(last) or last > 1000 * first)
 
+    @property
+    def kept(self) -> bool:
+        """Whether the last round kept the model, as it does if no client sends a usable one."""
+        return self.last > 0 and "heaviest" in self.columns and bool(np.isnan(self.columns["heaviest"][-1]))
+
 
 def curve(rows: Sequence[Mapping[str, Any]], rounds: int | None = None) -> Curve:
     """The rows of a history as a curve."""
