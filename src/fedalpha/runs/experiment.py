@@ -37,7 +37,8 @@ from fedalpha.runs.folder import Folder
 from fedalpha.runs.loggers import LOGGERS
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
-from fedalpha.text import whole
+from fedalpha.task import TASKS
+from fedalpha.text import Registry, whole
 from fedalpha.update import UPDATES, Broadcast, Update
 from fedalpha.update.fit import check_fit
 
@@ -174,6 +175,14 @@ def plan(
     return Experiment(federation, algorithm, model, rounds, seed, watched, broken)
 
 
+def _has_text(rule: Any, registry: Registry[Any]) -> bool:
+    """Whether a rule can be made from its text: not if it is of a class that is not registered."""
+    try:
+        return rule is None or registry.parse(str(rule)) == rule
+    except ValueError:
+        return False
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during `run`. The rounds that were played are in ``history``."""
 
@@ -246,12 +255,10 @@ class Experiment:
 
         With the engine they also say how the run is repeated from the command line, if all of it has a text.
         """
-        from fedalpha.runs.settings import Settings
-
         plugs = {f.name: str(getattr(self.algorithm, f.name)) for f in dataclasses.fields(self.algorithm)}
         plugs |= {"liars": str(self.evaluate.liars), "fault": str(self.fault)}
         broadcast = self.start().broadcast
-        settings = None if place is None else Settings.of(self, place)
+        settings = None if place is None else self._settings(place)
         with torch.random.fork_rng(devices=[]):
             module = broadcast.architecture.build()
         return {
@@ -268,7 +275,39 @@ class Experiment:
             "evaluate_every": self.evaluate.every,
             **self.watch.settings,
             **({} if place is None else {"vectorise": getattr(place, "vectorise", None)}),
-            **({"settings": settings.model_dump(exclude_none=True)} if settings is not None else {}),
+            **({} if settings is None else {"settings": settings}),
+        }
+
+    def _settings(self, place: Place) -> dict[str, Any] | None:
+        """The settings of the command line that describe the same run; None if something in it has no text."""
+        data, algorithm = self.federation, self.algorithm
+        task = next((name for name, known in TASKS.items() if known == data.task), None)
+        rules: dict[str, tuple[Any, Registry[Any]]] = {
+            "select": (algorithm.select, SELECTIONS),
+            "update": (algorithm.update, UPDATES),
+            "strategy": (algorithm.weigh, STRATEGIES),
+            "combine": (algorithm.combine, COMBINES),
+            "apply": (algorithm.apply, APPLIES),
+            "fault": (self.fault, FAULTS),
+            "engine": (dataclasses.replace(place, workers=None), ENGINES),
+        }
+        named = isinstance(self.model, str | Model) and all(_has_text(*rule) for rule in rules.values())
+        if data.settings is None or data.settings["seed"] != self.seed or task is None or not named:
+            return None
+        return {
+            **data.settings,
+            "model": str(self.model),
+            **{name: None if rule is None else str(rule) for name, (rule, _) in rules.items()},
+            "rounds": self.rounds,
+            "task": task,
+            "quorum": algorithm.admission.quorum,
+            "deadline": algorithm.admission.deadline,
+            "reevaluate": algorithm.reevaluate,
+            "liars": self.evaluate.liars,
+            "signal": self.evaluate.signal,
+            "evaluate_every": self.evaluate.every,
+            **dict.fromkeys(("stop", "keep", "shadow")),
+            **self.watch.settings,
         }
 
     def run(

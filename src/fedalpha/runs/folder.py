@@ -285,15 +285,17 @@ def _comparable(stored: dict[str, Any], ours: dict[str, Any]) -> tuple[dict[str,
     under ``settings``. A plugin is compared by the hash of its content, wherever it lies.
     """
     detailed = all("initial_model" in config for config in (stored, ours))
-    both = []
-    for config in (stored, ours):
-        settings = config.get("settings")
-        found = {k: v for k, v in config.items() if k != "settings"}
-        found = found if detailed or not isinstance(settings, dict) else settings
-        both.append({**found, "plugin": str(found["plugin"]).rpartition("@")[2]} if "plugin" in found else found)
-    if detailed and _same(both[0]["initial_model"], both[1]["initial_model"]):
-        both[0]["initial_model"] = both[1]["initial_model"]
-    return both[0], both[1]
+    texts = [config.get("settings") for config in (stored, ours)]
+    both = [{name: value for name, value in config.items() if name != "settings"} for config in (stored, ours)]
+    if detailed:
+        if _same(both[0]["initial_model"], both[1]["initial_model"]):
+            both[0]["initial_model"] = both[1]["initial_model"]
+        return both[0], both[1]
+    for place, found in enumerate(texts):
+        if isinstance(found, dict) and "initial_model" in both[place]:  # the other one is of the command line
+            both[place], both[1 - place] = found, {name: both[1 - place].get(name) for name in found}
+    plugins = [{"plugin": str(one["plugin"]).rpartition("@")[2]} if one.get("plugin") else {} for one in both]
+    return {**both[0], **plugins[0]}, {**both[1], **plugins[1]}
 
 
 def other_kind(path: Path) -> str | None:

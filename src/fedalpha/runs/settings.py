@@ -238,40 +238,6 @@ class Settings(BaseModel):
             given["workers"] = workers
         return dataclasses.replace(place, **given)
 
-    @staticmethod
-    def of(experiment: Experiment, place: Place) -> Settings | None:
-        """The settings that describe the same run; None if something in it has no text."""
-        from fedalpha.models import Model
-        from fedalpha.task import TASKS
-
-        data, algorithm, watched = experiment.federation, experiment.algorithm, experiment.evaluate
-        task = next((name for name, known in TASKS.items() if known == data.task), None)
-        named = isinstance(experiment.model, str | Model)
-        if data.settings is None or data.settings["seed"] != experiment.seed or task is None or not named:
-            return None
-        texts = {name: str(getattr(algorithm, name)) for name in ("select", "update", "combine", "apply")}
-        values = {
-            **data.settings,
-            **texts,
-            **watched.watch.settings,
-            "task": task,
-            "model": str(experiment.model),
-            "strategy": str(algorithm.weigh),
-            "rounds": experiment.rounds,
-            "quorum": algorithm.admission.quorum,
-            "deadline": algorithm.admission.deadline,
-            "reevaluate": algorithm.reevaluate,
-            "fault": None if experiment.fault is None else str(experiment.fault),
-            "liars": watched.liars,
-            "signal": watched.signal,
-            "evaluate_every": watched.every,
-            "engine": str(dataclasses.replace(place, workers=None)),
-        }
-        try:
-            return settings(values).resolved()
-        except ValueError:  # a rule that is not registered
-            return None
-
     def experiment(self) -> Experiment:
         """The run that these settings describe; they must be `resolved`."""
         from fedalpha.data import federation
@@ -363,7 +329,7 @@ def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:
             f"{path} is of a run that was started in Python with objects that have no text, such as a model or data of "
             "your own, or another seed for the federation; repeat or resume it by the same call of fedalpha.run(…)"
         )
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 _PARTS = {
