@@ -155,6 +155,20 @@ def methods(
     measure(out, only, draw, page)
 
 
+@app.command()
+def tune(
+    out: Annotated[Path, typer.Option(help="Folder of the results; its real runs are not repeated.")] = OUT / "tune",
+    races: Annotated[int, typer.Option(min=1, help="Races of every kind.")] = 2000,
+    seeds: Annotated[int, typer.Option(min=30, help="Seeds of the real federation.")] = 100,
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/tune.md.")] = None,
+) -> None:
+    """Count false winners of `fedalpha tune` among ten names for one rule, and how often a known winner is found."""
+    from benchmarks.tune import measure
+
+    measure(out, races, seeds, page, lambda line: print(line, flush=True))
+    print(f"written to {out}: results.json, table.md, scores.json")
+
+
 def main() -> None:
     """Run the command line; an error is shown in one line."""
     try:

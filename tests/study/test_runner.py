@@ -21,7 +21,7 @@ from fedalpha.round import ServerState
 from fedalpha.runs.machine import versions
 from fedalpha.study import Cell, CellError, Store, crew, halfway, run_study, status, study
 from fedalpha.study.crew import columns
-from fedalpha.study.runner import _alone, to_toml
+from fedalpha.study.runner import alone, to_toml
 from packs import unpack
 
 SMALL: dict[str, Any] = {
@@ -284,8 +284,8 @@ def test_two_runners_do_not_share_a_folder(tmp_path: Path) -> None:
     code = f"""
 import sys, time
 from fedalpha.study import Store
-from fedalpha.study.runner import _alone
-with _alone(Store({str(tmp_path)!r})):
+from fedalpha.study.runner import alone
+with alone(Store({str(tmp_path)!r})):
     print("locked", flush=True); time.sleep(60)
 """
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -299,7 +299,7 @@ with _alone(Store({str(tmp_path)!r})):
         holder.wait()
         assert holder.stdout is not None
         holder.stdout.close()
-    with _alone(Store(tmp_path)):
+    with alone(Store(tmp_path)):
         pass
 
 

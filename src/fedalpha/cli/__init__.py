@@ -17,6 +17,7 @@ from fedalpha.cli.run import run
 from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
 from fedalpha.cli.theory import theory
+from fedalpha.cli.tune import tune
 from fedalpha.text import plain
 
 typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
@@ -34,6 +35,7 @@ app.command()(resume)
 app.command()(compare)
 app.command()(study)
 app.command()(status)
+app.command()(tune)
 app.command()(report)
 app.command()(reproduce)
 app.command()(calibrate)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedalpha.cli.study import Jobs, Rounds, Seeds, run_and_show
+from fedalpha.cli.cells import Jobs, Rounds, Seeds, StudyProgress
+from fedalpha.cli.study import run_and_show
 
 if TYPE_CHECKING:
     from fedalpha.study.reproduction import Form
@@ -59,7 +60,6 @@ def calibrate(
     from rich.table import Table
 
     from fedalpha.analysis.measures import Measure
-    from fedalpha.cli.study import StudyProgress
     from fedalpha.study.reproduction import calibrate as find
     from fedalpha.study.reproduction import experiment
 

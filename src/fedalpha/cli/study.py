@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedalpha.cli.cells import Jobs, RayAddress, Rounds, Seeds, StudyProgress, duration
 from fedalpha.cli.options import Trust
+from fedalpha.cli.tuning import show_tuning, tune_and_show
 from fedalpha.text import counted
 
 if TYPE_CHECKING:
     from fedalpha.study import Study
-    from fedalpha.study.crew import Watch
-
-Jobs = Annotated[int | None, typer.Option(min=1, help="Cells at a time [default: all cores]; changes no result.")]
-RayAddress = Annotated[
-    str | None, typer.Option(help="Run the cells on the Ray cluster at this address (host:6379, or auto).")
-]
-Seeds = Annotated[str | None, typer.Option(help="How many seeds (5), or which (3,4,5 or 10-19).")]
-Rounds = Annotated[int | None, typer.Option(min=0, help="Number of rounds.")]
 
 
 def study(
@@ -33,7 +25,7 @@ def study(
     ray_address: RayAddress = None,
     trust: Trust = False,
 ) -> None:
-    """Run a study: every strategy on every seed in every setting, paired.
+    """Run a study: every strategy on every seed in every setting, paired. A file with a [tune] table is tuned first.
 
     Finished cells are never run again: stop it whenever you like and start it again, or add seeds and
     strategies to the file later.
@@ -45,6 +37,9 @@ def study(
     changed = seeds is not None or rounds is not None
     text = "" if changed else study_text(file)[1]
     folder = out or (file if file.is_dir() else Path("runs") / found.name)
+    if found.tune is not None:
+        tune_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs, ray_address)
+        return
     run_and_show(found.with_changes(seeds=seeds, rounds=rounds), folder, text, jobs, ray_address)
     print(f"written to {folder}; `fedalpha report {folder}` draws it")
 
@@ -76,6 +71,9 @@ def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) ->
     """Show how far a study is: done, running, time left."""
     from fedalpha.study import status as read
 
+    if (folder / "tune.json").exists():
+        show_tuning(folder)
+        return
     found = read(folder)
     print(f"{found.done} of {found.total} cells done", end="")
     notes = [f"{found.coinciding} coincide with another"] * bool(found.coinciding)
@@ -91,52 +89,3 @@ def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) ->
         if found.seconds_left is not None and found.not_begun:
             left += f", if {counted(found.not_begun, 'case')} not begun yet cost the same per round"
         print(f"time left: {left}" if found.running else f"not running now; `fedalpha study {folder}` resumes it")
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> duration(42), duration(200), duration(9000)
-    ('42 s', '3 min', '2 h 30 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-class StudyProgress:
-    """A bar on a terminal, plain lines elsewhere."""
-
-    def __init__(self, title: str) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._said = (-1, 0.0)
-        self._started = time.monotonic()
-        self._first: int | None = None
-        self._bar = None
-        if sys.stdout.isatty():
-            name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
-            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note)
-            self._task = self._bar.add_task(title, total=None, note="")
-            self._bar.start()
-
-    @property
-    def watch(self) -> Watch:
-        return self._watch
-
-    def _watch(self, done: int, total: int, running: list[str]) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, total=total, completed=done, note=" | ".join(running))
-            return
-        self._first = done if self._first is None else self._first
-        now = time.monotonic()
-        if done != self._said[0] or now - self._said[1] > 30:
-            self._said = (done, now)
-            fresh = done - self._first
-            left = f", about {duration((now - self._started) / fresh * (total - done))} left" if fresh else ""
-            print(f"{done} of {total} cells{left}{': ' if running else ''}{' | '.join(running)}", flush=True)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()

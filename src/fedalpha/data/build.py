@@ -14,6 +14,7 @@ from fedalpha.data.federations import Examples, Pair, Pooled
 from fedalpha.data.inputs import Input, from_clients, from_natural, from_partitioned, from_samples, index_lists
 from fedalpha.data.partitions import PARTITIONS, Indices, Partition
 from fedalpha.data.partitions.wrapper import Holding, Wrapper
+from fedalpha.data.parts import PARTS, Part
 from fedalpha.data.reading import Reader
 from fedalpha.data.sets import DATASETS, DataSet, Natural, Partitioned
 from fedalpha.data.transforms import Change, Transform, as_transform
@@ -43,6 +44,7 @@ def federation(
     transform: str | Change | None = None,
     optima: ArrayLike | None = None,
     task: str | Task | None = None,
+    part: str | Part | None = None,
 ) -> Pooled:
     """A federation from a named data set, a torch ``Dataset``, tensors, or per-client data.
 
@@ -57,7 +59,8 @@ def federation(
     ``pixels``, for pictures: unit (0–1, the default), raw (as stored) or standard (mean 0, deviation 1).
     ``transform`` changes the samples that clients train on, at random (`fedalpha.data.transforms`): a text, or a
     function of a batch and a NumPy generator. ``task``: what clients minimise and what accuracy means (`Task`,
-    or "mse" …; cross-entropy by default).
+    or "mse" …; cross-entropy by default). ``part``: "tuning(share=0.5)" or "reported(share=0.5)", one of two parts that
+    share no client and no sample; ``clients`` counts the clients of both.
 
     >>> federation("digits", partition="shards(size=30)", clients=20, seed=0).clients
     20
@@ -81,12 +84,18 @@ def federation(
         if found.sizes is not None:
             raise ValueError("the data come client by client, so a partition cannot split them; leave partition out")
         found = found.given_to(lists)
+    labels = _classes(found, classes)
+    if part is not None:
+        labels = labels or _outputs(found.train.y, (found.test or found.train).y)  # a part may lack the last label
+        chosen = PARTS.parse(part)
+        found, count = chosen.of(found), chosen.count(count)
+        about |= {"clients": count, "part": str(chosen)}
     if found.sizes is not None:
         about |= {"clients": len(found.sizes), "partition": str(rule) if isinstance(rule, Wrapper) else "given"}
     changed = as_transform(transform)
     if changed is not None:
         about |= {"transform": _called(changed)}
-    built = _assemble(found, rule, count, seed, validation, optima, about, _classes(found, classes))
+    built = _assemble(found, rule, count, seed, validation, optima, about, labels)
     built.transform = changed
     given = [test, fields, classes, optima, lists]
     if isinstance(source, DataSet) and all(one is None for one in given) and isinstance(changed, Transform | None):

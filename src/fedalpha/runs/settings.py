@@ -72,6 +72,9 @@ class Settings(BaseModel):
         "shards(size=30)", description="how the samples are split over clients, such as iid or dirichlet(a=0.5)"
     )
     clients: int = Field(20, ge=1, description="number of clients")
+    part: str | None = Field(
+        None, description="a part of the clients and samples: tuning(share=0.5), or reported(share=0.5), the rest"
+    )
     model: str | None = Field(None, description="model, such as cnn, mlp or softmax [default: the data set's]")
     strategy: Annotated[str, AfterValidator(_strategy)] = Field(
         "FedAvg", description="how clients are weighed, such as FedSoftWorse(T=0.2)"
@@ -178,6 +181,7 @@ class Settings(BaseModel):
         from fedalpha.apply import APPLIES
         from fedalpha.combine import COMBINES
         from fedalpha.data import DATASETS, PARTITIONS
+        from fedalpha.data.parts import PARTS
         from fedalpha.data.transforms import TRANSFORMS
         from fedalpha.defence.faults import FAULTS
         from fedalpha.models import MODELS
@@ -186,6 +190,7 @@ class Settings(BaseModel):
         for registry, text in (
             (DATASETS, self.dataset),
             (PARTITIONS, self.partition),
+            (PARTS, self.part),
             (MODELS, self.model),
             (COMBINES, self.combine),
             (APPLIES, self.apply),
@@ -253,6 +258,7 @@ class Settings(BaseModel):
             pixels=None if self.pixels == "unit" else self.pixels,
             transform=self.transform,
             task=task(self.task, self.scores),
+            part=self.part,
         )
         watched = self.stop, self.keep or "last", self.shadow or ()
         return plan(

@@ -6,8 +6,11 @@ from fedalpha.study.runner import CellError, run_study
 from fedalpha.study.status import Status, load_study, status
 from fedalpha.study.store import Store
 from fedalpha.study.tables import Result
+from fedalpha.study.tuning.answer import Answer, Verdict
+from fedalpha.study.tuning.runner import read_tuning, tune
 
 __all__ = [
+    "Answer",
     "Cell",
     "CellError",
     "Published",
@@ -15,10 +18,13 @@ __all__ = [
     "Status",
     "Store",
     "Study",
+    "Verdict",
     "load_study",
     "parse_seeds",
     "read_study",
+    "read_tuning",
     "run_study",
     "status",
     "study",
+    "tune",
 ]

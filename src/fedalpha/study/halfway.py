@@ -133,9 +133,14 @@ def clear_all(store: Store) -> None:
 
 
 def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
-    """For each cell the earlier one with which it shares the most first rounds (some, but not all)."""
+    """For each cell the earlier one with which it shares the most first rounds (some, but not all).
+
+    None for a part of a federation: how many clients it has, and so how a rule's state begins, is known from the data.
+    """
     found: dict[str, Cell] = {}
     for i, cell in enumerate(cells):
+        if cell.settings.part is not None:
+            continue
         best = max(cells[:i], key=cell.shared, default=None)
         if best is not None and 0 < cell.shared(best) < cell.settings.rounds:
             found[cell.key] = best

@@ -22,6 +22,8 @@ A file in full::
     [[cases]]                         # or named settings, one by one
     name = "many clients"
     clients = 100
+
+With a ``[tune]`` table the settings of every strategy are searched first (`fedalpha.study.tuning`).
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
 from fedalpha.study.protocols import protocol, restyled
+from fedalpha.study.tuning.spaces import Space
+from fedalpha.study.tuning.table import Tune
 from fedalpha.text import cleaned, nearest, quoted, shown
 from fedalpha.trust import UntrustedError, reading
 
@@ -120,6 +124,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "claims": Claim,
     "zoom": Zoom,
     "calibration": Calibration,
+    "tune": Tune,
 }
 
 
@@ -150,6 +155,7 @@ class Study(BaseModel):
     claims: tuple[Claim, ...] = ()
     zoom: tuple[Zoom, ...] = ()
     per_client: PerClient = "drawn"
+    tune: Tune | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -182,6 +188,8 @@ class Study(BaseModel):
         _once(value)
         rules: dict[str, str] = {}
         for text in value if info.context != STORED else ():
+            if Space.of({"strategy": text}, _reads).dimensions:
+                continue  # checked with the table that says how it is searched
             twin = rules.setdefault(str(STRATEGIES.parse(text)), text)
             if twin != text:
                 raise ValueError(f"{text} and {twin} are the same strategy; keep one of them")
@@ -195,9 +203,13 @@ class Study(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _coherent(self) -> Study:
+    def _coherent(self, info: ValidationInfo) -> Study:
         _once(self.seeds, "seeds: ")
-        if self.reference is not None and self.reference not in self.strategies:
+        searched = [text for text in self.strategies if Space.of({"strategy": text}, _reads).dimensions]
+        if searched and self.tune is None and (info.context or {}) != STORED:
+            raise ValueError(f"{searched[0]} is searched; add a [tune] table with budget = …, or give a value")
+        names = [*self.strategies, *(str(m["name"]) for m in (self.tune.methods if self.tune else ()))]
+        if self.reference is not None and self.reference not in names:
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
@@ -252,20 +264,23 @@ class Study(BaseModel):
 
     def cells(self) -> list[Cell]:
         """Every cell, in order: case, seed, strategy."""
+        if self.tune is not None:
+            raise ValueError("a study with a [tune] table has no cells before it has run; use `fedalpha tune`")
         cases = math.prod([len(values) for values in self.grid.values()]) * max(1, len(self.cases))
         if (count := cases * len(self.seeds) * len(self.strategies)) > MOST_CELLS:
             raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
         found = []
         for case, variation in self.variations().items():
             try:
-                found += self._cells(case, variation)
+                found += self.layout(case, variation)
             except UntrustedError:
                 raise
             except ValueError as error:
                 raise ValueError(f"case {quoted(case)}: {error}" if case else str(error)) from None
         return found
 
-    def _cells(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
+    def layout(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
+        """The cells of one case."""
         given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
         name, stop = given.pop("protocol"), given.pop("stop_at")
         chosen = protocol(name) if name else None
@@ -360,6 +375,8 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{file} is not valid TOML: {shown(error)}") from None
     try:
+        if self.tune is not None:
+            raise ValueError("a study with a [tune] table has no cells before it has run; use `fedalpha tune`")
         with reading(file, trust):
             found = study(values)
             found.cells()
@@ -436,6 +453,15 @@ def _why_not(measure: Measure, cell: Cell) -> str:
 
 def _label(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _reads(setting: str, text: str) -> bool:
+    """Whether a strategy's text is valid as it stands."""
+    try:
+        STRATEGIES.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _once(values: tuple[Any, ...], what: str = "") -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedalpha.analysis.columns import PerClient
 from fedalpha.store import FolderLock
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Crew, Watch
@@ -39,26 +40,38 @@ def run_study(
     cells = study.cells()
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs = {jobs}; give at least 1")
-    with _alone(store):
+    with alone(store):
         store.sweep()
         store.write_plan(text or to_toml(study), plan(study, cells))
-        crew = Crew(store, cells, study.per_client, watch)
-        if ray_address is not None:
-            from fedalpha.study.cluster import RayCrew
-
-            crew = RayCrew(store, cells, study.per_client, watch, ray_address)
+        crew = crew_for(store, cells, study.per_client, watch, ray_address)
         errors = crew.run(jobs)
         store.pack(cells)
         store.write_rounds(cells)
         if not errors:
             clear_all(store)
+    raise_errors(errors, crew.cells, len(cells), store)
+    return store
+
+
+def crew_for(
+    store: Store, cells: Sequence[Cell], per_client: PerClient, watch: Watch | None, ray_address: str | None
+) -> Crew:
+    """The crew that runs cells on this machine, or on a Ray cluster."""
+    if ray_address is None:
+        return Crew(store, cells, per_client, watch)
+    from fedalpha.study.cluster import RayCrew
+
+    return RayCrew(store, cells, per_client, watch, ray_address)
+
+
+def raise_errors(errors: Mapping[str, str], unique: Sequence[Cell], planned: int, store: Store) -> None:
+    """`CellError` if there are errors, with the first one; ``unique`` are the cells without repetitions."""
     if errors:
         lines = next(iter(errors.values())).strip().splitlines()
-        failed = f"{len(errors)} of {len(cells)} cells failed, the others are done"
-        if len(errors) == len(crew.cells):
+        failed = f"{len(errors)} of {planned} cells failed, the others are done"
+        if len(errors) == len(unique):
             failed = "every cell failed"
         raise CellError(f"{failed} (in full: {store.log}/*.error). The first, {lines[0]}:\n{lines[-1]}")
-    return store
 
 
 def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
@@ -76,7 +89,7 @@ def to_toml(study: Study) -> str:
 
 
 @contextmanager
-def _alone(store: Store) -> Iterator[None]:
+def alone(store: Store) -> Iterator[None]:
     """One runner per folder. The lock is released when the process ends, however it ends."""
     with ExitStack() as stack:
         try:
