@@ -1,7 +1,7 @@
 """How often races are wrong, and how often they find a known winner: simulated scores, and scores of real federations.
 
-``python -m benchmarks tune --out docs/results/tune --page docs/tune.md`` repeats what the page shows. Races are those
-of ``fedalpha tune`` (`Race`, with half of the error, as on reported seeds).
+``python -m benchmarks tune --out docs/results/tune --page docs/tune.md`` repeats what the page shows. Races follow
+the rule of ``fedalpha tune`` on reported seeds (`fedalpha.study.tuning.race.Race`, with half of the error).
 
 *Null races*: ten names for one rule. Paired runs of one rule are equal to the bit, and such a race never has a winner.
 Here every name has noise of its own instead. The real federations are digits: the runs of one seed have the same
@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedalpha.analysis.anytime import evidence
+from fedalpha.analysis.anytime import Evidence, evidence
 from fedalpha.rng import generator
-from fedalpha.study.tuning.race import Race
 
 Array = NDArray[np.float64]
 NAMES = 10
@@ -36,7 +35,7 @@ SETTINGS: dict[str, Any] = {
     "clients": 8,
     "model": "softmax",
     "rounds": 5,
-    "ratio": 0.5,
+    "select": "uniform(C=0.5)",
 }
 
 
@@ -87,22 +86,35 @@ def outside(rng: np.random.Generator) -> Array:
     return scores
 
 
-def race(scores: Array, error: float = ERROR) -> Race:
-    """One race over a table seeds × names."""
-    found = Race([str(i) for i in range(scores.shape[1])], error / 2)
-    for seed, row in enumerate(scores):
-        if found.winner is not None:
-            break
-        found.add(seed, {name: float(row[int(name)]) for name in found.running})
-    return found
+def play(scores: Array, error: float = ERROR) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Many races at once, races × seeds × names: the winner of each (−1: none) and the seeds that it took.
+
+    The rule is that of `Race`, which plays one race; a test compares the two.
+    """
+    races, seeds, names = scores.shape
+    alive = np.ones((races, names), dtype=bool)
+    winner, took, wealth = np.full(races, -1), np.full(races, seeds), Evidence()
+    means = np.cumsum(scores, axis=1) / np.arange(1, seeds + 1)[:, None]
+    for look in range(seeds):
+        row = scores[:, look]
+        paired = alive[:, :, None] & alive[:, None, :]
+        found = wealth.add(np.where(paired, row[:, None, :] - row[:, :, None], 0.0))
+        against = (found.sum(axis=2) - 1) / (names - 1)  # the diagonal is 1
+        leader = np.where(alive, means[:, look], -np.inf).argmax(axis=1)
+        drop = alive & (against >= 2 / error)
+        drop[np.arange(races), leader] = False
+        alive &= ~drop
+        ended = (winner < 0) & (alive.sum(axis=1) == 1)
+        winner[ended], took[ended] = alive[ended].argmax(axis=1), look + 1
+    return winner, took
 
 
-def tally(kind: str, what: str, draw: Callable[[int], Array], races: int, best: str | None = None) -> Tally:
-    """Run races; ``draw(number)`` makes the scores of one."""
-    ended = [found for i in range(races) if (found := race(draw(i))).winner is not None]
-    right = sum(found.winner == best for found in ended) if best is not None else 0
-    seeds = float(np.median([len(found.seeds) for found in ended])) if ended else None
-    return Tally(kind, what, races, len(ended), right, upper_limit(len(ended) - right, races), seeds)
+def tally(kind: str, what: str, draw: Callable[[int], Array], races: int, best: int | None = None) -> Tally:
+    """Play races; ``draw(number)`` makes the scores of one."""
+    winner, took = play(np.stack([draw(i) for i in range(races)]))
+    winners, right = int((winner >= 0).sum()), 0 if best is None else int((winner == best).sum())
+    seeds = float(np.median(took[winner >= 0])) if winners else None
+    return Tally(kind, what, races, winners, right, upper_limit(winners - right, races), seeds)
 
 
 def upper_limit(events: int, trials: int) -> float:
@@ -121,17 +133,17 @@ def naive(races: int, kind: str) -> int:
     the leader beats each of the others."""
     from scipy import stats
 
-    wrong = 0
-    for i in range(races):
-        scores = streams()[kind](generator(i, "naive race"))
-        for n in range(3, SEEDS + 1):
-            leader = int(scores[:n].mean(axis=0).argmax())
-            D = np.delete(scores[:n, [leader]] - scores[:n], leader, axis=1)
-            t = D.mean(axis=0) / (D.std(axis=0, ddof=1) / np.sqrt(n))
-            if 2 * stats.t.sf(t.min(), n - 1) < ERROR:
-                wrong += 1
-                break
-    return wrong
+    scores = np.stack([streams()[kind](generator(i, "naive race")) for i in range(races)])
+    wrong = np.zeros(races, dtype=bool)
+    for n in range(3, SEEDS + 1):
+        seen = scores[:, :n]
+        leader = seen.mean(axis=1).argmax(axis=1)
+        D = np.take_along_axis(seen, leader[:, None, None], axis=2) - seen
+        spread = D.std(axis=1, ddof=1)
+        t = D.mean(axis=1) * np.sqrt(n) / np.where(spread > 0, spread, 1.0)
+        t[np.arange(races), leader] = np.inf
+        wrong |= 2 * stats.t.sf(t.min(axis=1), n - 1) < ERROR
+    return int(wrong.sum())
 
 
 def coverage(races: int) -> dict[str, int]:
@@ -150,28 +162,30 @@ def coverage(races: int) -> dict[str, int]:
 
 
 def bank(file: Path, seeds: int, progress: Callable[[str], None]) -> dict[str, Array]:
-    """Final accuracies of real runs, seeds × names: ten orders of batches, and one rule that is better."""
+    """Final accuracies of real runs in %, seeds × names: ten orders of batches, and one rule that is better."""
     stored: dict[str, Any] = {"settings": SETTINGS, "same": [], "better": []}
     if file.exists() and json.loads(file.read_text())["settings"] == SETTINGS:
         stored = json.loads(file.read_text())
     for seed in range(len(stored["same"]), seeds):
-        stored["same"].append([_accuracy(seed, f"reordered(skip={i}, lr=0.1)") for i in range(NAMES)])
-        stored["better"].append(_accuracy(seed, f"reordered(skip={NAMES}, lr=0.2)"))
+        *same, better = _accuracies(seed)
+        stored["same"].append(same)
+        stored["better"].append(better)
         if (seed + 1) % 10 == 0 or seed + 1 == seeds:
-            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(stored, separators=(",", ":")) + "\n")
             progress(f"{seed + 1} of {seeds} seeds of the real federation")
     return {key: np.array(stored[key][:seeds], dtype=np.float64) for key in ("same", "better")}
 
 
-def _accuracy(seed: int, update: str) -> float:
-    """The final accuracy in correct samples of the test set, as a percentage."""
+def _accuracies(seed: int) -> list[float]:
+    """Of one rule under ten names, and of one with twice the learning rate."""
     from benchmarks.reordered import reordered
-    from fedalpha.runs.settings import settings
+    from fedalpha import federation, run
 
-    assert reordered is not None  # importing it registers the update
-    history = settings({**SETTINGS, "seed": seed, "update": update}).run(workers=1)
-    return round(100 * float(history.accuracy[-1]), 4)
+    data = federation(SETTINGS["dataset"], partition=SETTINGS["partition"], clients=SETTINGS["clients"], seed=seed)
+    updates = [*(reordered(lr=0.1, skip=i) for i in range(NAMES)), reordered(lr=0.2, skip=NAMES)]
+    shared = {"rounds": SETTINGS["rounds"], "select": SETTINGS["select"], "evaluate": SETTINGS["rounds"]}
+    runs = (run(data, SETTINGS["model"], seed=seed, update=u, engine="embedded(workers=1)", **shared) for u in updates)
+    return [round(100 * float(history.accuracy[-1]), 4) for history in runs]
 
 
 def dealt(scores: Array, number: int) -> Array:
@@ -197,7 +211,7 @@ def measure(out: Path, races: int, seeds: int, page: Path | None, progress: Call
         progress(f"null, simulated, {kind}: {tallies[-1].winners} false winners in {races} races")
     tallies.append(tally("outside", "equal means, opposite skews", lambda i: outside(generator(i, "outside")), races))
     for effect in (0.5, 0.75, 1.0, 1.5, 2.0, 3.0):
-        tallies.append(tally("winner, simulated", f"{effect:g}", _shifted(effect), races, best="0"))
+        tallies.append(tally("winner, simulated", f"{effect:g}", shifted(effect), races, best=0))
         progress(f"winner by {effect:g} standard deviations: found in {tallies[-1].right} of {races} races")
     scores = bank(out / "scores.json", seeds, progress)
     same, better = scores["same"], scores["better"]
@@ -205,7 +219,7 @@ def measure(out: Path, races: int, seeds: int, page: Path | None, progress: Call
     progress(f"null, digits: {tallies[-1].winners} false winners in {races} races")
     D = better[:, None] - same
     effect = float(D.mean() / D.std(axis=0, ddof=1).mean())
-    tallies.append(tally("winner, real", f"{effect:.2f}", lambda i: ahead(same, better, i), races, best="0"))
+    tallies.append(tally("winner, real", f"{effect:.2f}", lambda i: ahead(same, better, i), races, best=0))
     record = {
         "names": NAMES,
         "seeds": SEEDS,
@@ -223,7 +237,7 @@ def measure(out: Path, races: int, seeds: int, page: Path | None, progress: Call
     return record
 
 
-def _shifted(effect: float) -> Callable[[int], Array]:
+def shifted(effect: float) -> Callable[[int], Array]:
     """Normal scores; the paired differences of name 0 to any other have mean ``effect`` and standard deviation 1."""
 
     def draw(number: int) -> Array:

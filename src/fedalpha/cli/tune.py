@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedalpha.cli.cells import Jobs, RayAddress, Seeds
-from fedalpha.cli.options import with_settings
+from fedalpha.cli.options import Trust, with_settings
 from fedalpha.cli.tuning import tune_and_show
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME].")] = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
+    trust: Trust = False,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -46,6 +47,7 @@ def tune(
     after every seed. Stop it whenever you like; the same command resumes it. docs/tune.md says what is guaranteed.
     """
     from fedalpha.study import read_study
+    from fedalpha.study.plan import study_text
 
     table = {"budget": budget, "measure": measure, "error": error, "space": _pairs(space or [])}
     changes = {key: value for key, value in table.items() if value not in (None, {})}
@@ -55,9 +57,9 @@ def tune(
         return
     if strategy or options or "space" in changes:
         raise ValueError("strategies, spaces and settings come from the file; change them there, or leave the file out")
-    found = read_study(file)
+    found = read_study(file, trust=trust)
     folder = out or (file if file.is_dir() else Path("runs") / found.name)
-    text = (file / "study.toml" if file.is_dir() else file).read_text()
+    text = study_text(file)[1]
     if found.tune is not None and (changes or seeds is not None):
         merged = found.tune.model_dump(exclude_unset=True) | changes
         found, text = found.with_changes(seeds=seeds, tune=merged), ""

@@ -279,6 +279,12 @@ class Study(BaseModel):
                 raise ValueError(f"case {quoted(case)}: {error}" if case else str(error)) from None
         return found
 
+    def untuned(self) -> Study:
+        """The same settings without the ``[tune]`` table, with one strategy; the study itself if it has none."""
+        if self.tune is None:
+            return self
+        return self.model_copy(update={"tune": None, "strategies": ("FedAvg",), "seeds": self.seeds[:1]})
+
     def layout(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
         """The cells of one case."""
         given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
@@ -375,11 +381,9 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{file} is not valid TOML: {shown(error)}") from None
     try:
-        if self.tune is not None:
-            raise ValueError("a study with a [tune] table has no cells before it has run; use `fedalpha tune`")
         with reading(file, trust):
             found = study(values)
-            found.cells()
+            found.untuned().cells()
     except UntrustedError:
         raise
     except (ValueError, RecursionError) as error:

@@ -140,7 +140,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path: Path) -> N
     plugin.write_text(FAILING)
     broken = {"name": "broken", "update": "failing_in_tune"}
     one = small(strategies=["FedAvg"], settings={**SETTINGS, "plugin": str(plugin)}, tune={"methods": [broken]})
-    with pytest.raises(CellError, match=r"1 of 2 cells failed, the others are done.*broken, seed 0(.|\n)*out of order"):
+    with pytest.raises(CellError, match=r"1 of 2 cells failed, the others are done.*broken, seed 0"):
         tune(one, tmp_path / "out", jobs=1)
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 1
 

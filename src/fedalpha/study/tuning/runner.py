@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from fedalpha.analysis.measures import Curve
+from fedalpha.store.files import read_bytes
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Watch
 from fedalpha.study.halfway import clear_all
 from fedalpha.study.plan import Study
 from fedalpha.study.runner import alone, crew_for, plan, raise_errors, to_toml
-from fedalpha.study.store import Store, write_text
+from fedalpha.study.store import Store
 from fedalpha.study.tables import FORMAT as STUDY_FORMAT
 from fedalpha.study.tuning.answer import Answer, answer
 from fedalpha.study.tuning.design import Design
@@ -30,6 +31,8 @@ from fedalpha.study.tuning.spaces import Point, Space
 
 FORMAT = 1
 """The version of ``tune.json``."""
+_MOST = 2**28
+"""The largest ``tune.json`` that is read."""
 Say = Callable[[str], None]
 """Called with a line when something was decided."""
 
@@ -55,7 +58,7 @@ def tune(
     with alone(store):
         store.sweep()
         _same_study(store, study)
-        write_text(store.folder / "study.toml", text or to_toml(study))
+        store.write_text(store.folder / "study.toml", text or to_toml(study))
         run = _Tuning(design, store, jobs, ray_address, watch or (lambda *_: None), say or (lambda _: None))
         run.search()
         run.compare()
@@ -67,7 +70,7 @@ def read_tuning(folder: str | Path) -> dict[str, Any]:
     """What ``tune.json`` of a folder holds."""
     file = Path(folder) / "tune.json"
     try:
-        found: dict[str, Any] = json.loads(file.read_text())
+        found: dict[str, Any] = json.loads(read_bytes(file, most=_MOST))
     except FileNotFoundError:
         raise ValueError(f"{folder} has no tune.json; `fedalpha tune FILE` makes one") from None
     except (OSError, ValueError) as error:
@@ -143,7 +146,7 @@ class _Tuning:
         clear_all(self.store)
         journal = self.record(complete=True)
         found = answer(journal)
-        write_text(self.store.folder / "answer.md", found.markdown())
+        self.store.write_text(self.store.folder / "answer.md", found.markdown())
         return found
 
     def record(self, complete: bool = False) -> dict[str, Any]:
@@ -160,14 +163,17 @@ class _Tuning:
             "budget": design.tune.budget,
             "cases": {case: self._case(case) for case in design.cases},
         }
-        write_text(self.store.folder / "tune.json", json.dumps(journal, indent=1, ensure_ascii=False) + "\n")
+        self._write("tune.json", journal)
         if self.reported:
             names = tuple(design.methods)
             stored = design.study.model_copy(update={"strategies": names, "tune": None})
             file = {"format": STUDY_FORMAT, **plan(stored, self.reported)}
             file["study"].pop("tune", None)
-            write_text(self.store.folder / "study.json", json.dumps(file, indent=1, ensure_ascii=False) + "\n")
+            self._write("study.json", file)
         return journal
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        self.store.write_text(self.store.folder / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def _case(self, case: str) -> dict[str, Any]:
         rounds = self.design.rounds(case)
