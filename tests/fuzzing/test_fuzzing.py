@@ -36,7 +36,7 @@ def made(kind: type[Target], place: Path) -> Target:
 def test_changed_inputs_are_accepted_or_refused(kind: type[Target], place: Path) -> None:
     """Never another error, a long one, or one that could steer a terminal."""
     tally = Tally(kind.name)
-    count = 100 * kind.share if kind.share > 5 else 250
+    count = max(250, 40 * kind.share)
     try_inputs(made(kind, place), 20, 0, count, tally)
     assert tally.findings == []
     assert tally.past > count / 4  # they get past the first check

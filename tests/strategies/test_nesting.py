@@ -21,10 +21,8 @@ class Counted(FedAvg, name="Counted"):
 def wrap(name: str, rule: Strategy) -> Strategy:
     make = next(entry.make for entry in STRATEGIES if entry.name == name)
     arguments = {"cap": (0.5,), "floor": (0.1,), "steady": (0.5,), "switch": (FedAvg(),), "anneal": (FedAvg(),)}
-        name, ()
-    return make(rule, *arguments.get(name, ()), **more)
-    more = {"switch": {"at": 3}, "anneal": {"rounds": 3}}.get(name, {})
-    return make(rule, *second, **more)
+    more = {"switch": {"at": 3}, "anneal": {"rounds": 3}}
+    return make(rule, *arguments.get(name, ()), **more.get(name, {}))
 
 
 @pytest.mark.parametrize("name", ["cap", "floor", "steady", "per_step", "fade", "switch", "anneal"])
