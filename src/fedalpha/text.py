@@ -35,6 +35,8 @@ from unicodedata import category
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST = 100_000
+"""No text of an object has more characters: a parsed text takes hundreds of times its own memory."""
 _WORDS: dict[str, object] = {
     "inf": math.inf,
     "nan": math.nan,
@@ -142,6 +144,8 @@ class Registry(Generic[T]):
             raise TypeError(
                 f"expected a {self.kind} or its text, got {type(text).__name__}; write for example {self._hint()!r}"
             )
+        if len(text) > LONGEST:
+            raise ValueError(f"a {self.kind} of {len(text):,} characters; give at most {LONGEST:,}")
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

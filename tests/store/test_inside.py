@@ -97,6 +97,19 @@ def test_a_growing_file_with_a_second_name_is_written_anew(given: Path, victim: 
     assert ((victim.parent / "copy").read_text(), (given / "lines").read_text()) == ("ab", "abc")
 
 
+def test_a_line_is_not_added_to_a_file_with_a_second_name(given: Path, victim: Path) -> None:
+    os.link(victim, given / "times.jsonl")
+    append(given / "times.jsonl", b"!")
+    assert (victim.read_text(), (given / "times.jsonl").read_text()) == ("mine", "mine!")
+
+
+def test_temporary_files_of_other_programs_stay(given: Path) -> None:
+    for name in (".notes.tmp", ".x.0123456789abcdef.tmp", ".config.json.123.tmp"):
+        (given / name).touch()
+    sweep(given)
+    assert [path.name for path in given.iterdir()] == [".notes.tmp"]
+
+
 def test_a_pipe_or_a_huge_file_is_refused_at_once(given: Path) -> None:
     os.mkfifo(given / "config.json")
     with pytest.raises(LinkError, match="not a regular file"):

@@ -57,7 +57,7 @@ def test_links_in_a_study_folder_are_not_followed(given: Path, tmp_path: Path, n
     victim = tmp_path / "precious"
     if name in ("log", "cells"):
         victim.mkdir()
-        (victim / ".x.tmp").write_text("mine")
+        (victim / ".x.1.tmp").write_text("mine")
         if (given / name).exists():
             (given / name).rename(tmp_path / "away")
     else:
@@ -66,7 +66,7 @@ def test_links_in_a_study_folder_are_not_followed(given: Path, tmp_path: Path, n
     (given / name).symlink_to(victim)
     with pytest.raises((LinkError, ValueError, RuntimeError), match="is a link"):
         run_study(study({**SMALL, "seeds": 2}), given, jobs=1)
-    assert (victim / ".x.tmp" if victim.is_dir() else victim).read_text() == "mine"
+    assert (victim / ".x.1.tmp" if victim.is_dir() else victim).read_text() == "mine"
 
 
 def test_names_are_cleaned_for_terminals_tables_and_pages(given: Path, capsys: pytest.CaptureFixture[str]) -> None:

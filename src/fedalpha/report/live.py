@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,16 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
     single = is_run(place)
     run_page(place) if single else live_data(place)  # raises at once if the folder is wrong
 
+    alone = threading.Lock()  # a page is computed once at a time, however many ask
+
     class Handler(BaseHTTPRequestHandler):
+        timeout = 60  # seconds for a request to arrive
+
         def do_GET(self) -> None:
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-            if host not in ("127.0.0.1", "localhost"):  # against DNS rebinding by pages of other sites
+            # Against DNS rebinding, and against requests, by pages of other sites.
+            asked_by = self.headers.get("Sec-Fetch-Site", "none")
+            if host not in ("127.0.0.1", "localhost") or asked_by not in ("none", "same-origin"):
                 self.send_error(403)
                 return
             path = self.path.split("?")[0]
@@ -45,7 +52,8 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
                 self.send_error(404)
                 return
             try:
-                text = run_page(place, refresh=5) if single else _study_page(place, path)
+                with alone:
+                    text = run_page(place, refresh=5) if single else _study_page(place, path)
             except ValueError as error:
                 reason = str(error).splitlines()[0]
                 self.send_error(503, reason.encode("latin-1", "replace").decode("latin-1"))  # HTTP's first line
@@ -56,6 +64,8 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
             self.end_headers()
             self.wfile.write(body)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -19,6 +20,7 @@ TEMPORARY = ".tmp"
 CONFIG_BYTES = 2**24
 """The most that a file of settings can need."""
 
+_OURS = re.compile(r"\..+\.([0-9a-f]{16}|[0-9]+)" + re.escape(TEMPORARY))
 _WRITE = os.O_WRONLY | os.O_CREAT
 
 
@@ -51,9 +53,13 @@ def append(path: Path, content: bytes, root: Path | None = None) -> None:
     """Add bytes to the end of a file, which is made if it is not there."""
     descriptor = open_regular(path, _WRITE | os.O_APPEND, root, make=True)
     try:
-        _write_all(descriptor, content)
+        shared = os.fstat(descriptor).st_nlink > 1
+        if not shared:
+            _write_all(descriptor, content)
     finally:
         os.close(descriptor)
+    if shared:  # another name leads to the same bytes, which must not change
+        write_atomically(path, read_bytes(path, root) + content, root)
 
 
 def read_bytes(path: Path, root: Path | None = None, *, most: int | None = None) -> bytes:
@@ -82,7 +88,7 @@ def remove(path: Path, root: Path | None = None) -> None:
 def sweep(folder: Path, root: Path | None = None) -> None:
     """Remove the temporary files that killed processes left. Call it where nobody else writes to the folder."""
     for name in names(folder, root):
-        if name.startswith(".") and name.endswith(TEMPORARY):
+        if _OURS.fullmatch(name):  # the folder may hold temporary files of other programs
             with contextlib.suppress(OSError):
                 remove(folder / name, root)
 
