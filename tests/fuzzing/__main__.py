@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -24,6 +25,8 @@ from fuzzing.targets import TARGETS, Target
 SLOW = 20.0
 """Seconds of processor time after which one input is a finding."""
 MOST_FINDINGS = 20
+CHUNK = 20_000
+"""Inputs that one process tries."""
 
 
 @dataclass
@@ -72,31 +75,23 @@ def _child(kind: type[Target], folder: Path, seed: int, start: int, count: int, 
     answer.send(asdict(tally))
 
 
-def try_in_process(kind: type[Target], folder: Path, seed: int, count: int, chunk: int = 20_000) -> Tally:
-    """The same in processes of their own, which a reader may crash."""
+def try_in_process(kind: type[Target], folder: Path, seed: int, start: int, count: int) -> Tally:
+    """The same in a process of its own, which a reader may crash: then the tally ends with that input."""
     import fedalpha.runs.experiment  # noqa: F401 - imported once, before processes are forked
 
     context = multiprocessing.get_context("fork")
-    total, done = Tally(kind.name), 0
-    while done < count:
-        mark, (here, there) = context.Value("q", done), context.Pipe(duplex=False)
-        some = min(chunk, count - done)
-        process = context.Process(target=_child, args=(kind, folder, seed, done, some, mark, there))
-        process.start()
-        there.close()
-        try:
-            found = here.recv()
-            done += some
-        except EOFError:  # it died: go on after the input that killed it
-            process.join()
-            tried = mark.value - done + 1
-            found = asdict(Tally(kind.name, tried=tried))
-            found["findings"] = [f"input {mark.value}: the process ended with code {process.exitcode}"]
-            done += tried
+    mark, (here, there) = context.Value("q", start), context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(kind, folder, seed, start, count, mark, there))
+    process.start()
+    there.close()
+    try:
+        return Tally(**here.recv())
+    except EOFError:
         process.join()
-        for name in ("tried", "past", "accepted", "seconds", "findings"):
-            setattr(total, name, getattr(total, name) + found[name])
-    return total
+        reason = f"input {mark.value}: the process ended with code {process.exitcode}"
+        return Tally(kind.name, tried=mark.value - start + 1, findings=[reason])
+    finally:
+        process.join()
 
 
 def covered(kind: type[Target], folder: Path, seed: int, count: int) -> tuple[int, int]:
@@ -149,9 +144,7 @@ def table(tallies: list[Tally]) -> str:
 def _sum(tallies: list[Tally]) -> Tally:
     total = Tally("**all**")
     for t in tallies:
-        for name in ("tried", "past", "accepted", "seconds"):
-            setattr(total, name, getattr(total, name) + getattr(t, name))
-        total.findings += t.findings
+        _add(total, t)
         total.branches = (total.branches[0] + t.branches[0], total.branches[1] + t.branches[1])
     return total
 
@@ -161,30 +154,52 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="inputs in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="targets whose names contain this")
-    parser.add_argument(
-        "--coverage", type=int, default=0, metavar="N", help="count branches over this many inputs each"
-    )
-    parser.add_argument("--out", type=Path, help="write the table and the numbers into this folder")
+    parser.add_argument("--coverage", type=int, default=0, metavar="N", help="count branches over N inputs each")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after this processor time")
+    parser.add_argument("--out", type=Path, help="keep the numbers and the table here; the same command goes on")
     options = parser.parse_args()
     kinds = [kind for kind in TARGETS if options.only in kind.name]
-    tallies = []
+    kept = {t.target: t for t in _kept(options.out, options.seed)}
+    tallies = [kept.get(kind.name, Tally(kind.name)) for kind in kinds]
+    begun, left = sum(t.seconds for t in tallies), False
     with tempfile.TemporaryDirectory(prefix="fedalpha-fuzz-") as temporary:
-        for kind in kinds:
+        for kind, tally in zip(kinds, tallies, strict=True):
             count = -(-options.inputs * kind.share // sum(k.share for k in kinds))
-            tally = try_in_process(kind, Path(temporary), options.seed, count)
-            if options.coverage:
+            while tally.tried < count and not left:
+                chunk = min(CHUNK // (5 if kind.share < 10 else 1), count - tally.tried)
+                _add(tally, try_in_process(kind, Path(temporary), options.seed, tally.tried, chunk))
+                _keep(options.out, options.seed, [*kept.values(), *(t for t in tallies if t.target not in kept)])
+                left = sum(t.seconds for t in tallies) - begun > options.seconds
+            if options.coverage and not left and not tally.branches[1]:
                 tally.branches = covered(kind, Path(temporary), options.seed, options.coverage)
-            tallies.append(tally)
-            print(f"{kind.name}: {tally.tried:,} inputs, {len(tally.findings)} findings", flush=True)
             for finding in tally.findings[:5]:
-                print(f"  {finding}", flush=True)
+                print(f"{kind.name}: {finding}", flush=True)
+    _keep(options.out, options.seed, [*kept.values(), *(t for t in tallies if t.target not in kept)])
     print(table(tallies))
-    if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        record = {"inputs": options.inputs, "seed": options.seed, "targets": [asdict(t) for t in tallies]}
-        (options.out / "fuzz.json").write_text(json.dumps(record, indent=1) + "\n")
-        (options.out / "table.md").write_text(table(tallies) + "\n")
+    if left:
+        print("not finished; the same command with --out goes on")
     sys.exit(any(t.findings for t in tallies))
+
+
+def _add(tally: Tally, more: Tally) -> None:
+    for name in ("tried", "past", "accepted", "seconds", "findings"):
+        setattr(tally, name, getattr(tally, name) + getattr(more, name))
+
+
+def _kept(out: Path | None, seed: int) -> list[Tally]:
+    """What an earlier command with the same seed has tried."""
+    if out is None or not (out / "fuzz.json").exists():
+        return []
+    found = json.loads((out / "fuzz.json").read_text())
+    return [Tally(**tally) for tally in found["targets"]] if found["seed"] == seed else []
+
+
+def _keep(out: Path | None, seed: int, tallies: list[Tally]) -> None:
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        record = {"seed": seed, "targets": [asdict(t) for t in tallies]}
+        (out / "fuzz.json").write_text(json.dumps(record, indent=1) + "\n")
+        (out / "table.md").write_text(table(tallies) + "\n")
 
 
 if __name__ == "__main__":
