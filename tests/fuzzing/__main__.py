@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzzing.targets import TARGETS, Target
+from fuzzing.base import Target
+from fuzzing.targets import TARGETS
 
 SLOW = 20.0
 """Seconds of processor time after which one input is a finding."""

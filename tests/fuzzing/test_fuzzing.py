@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from fuzzing.__main__ import Tally, try_inputs
-from fuzzing.targets import TARGETS, Checkpoints, Replies, StudyFiles, Target, Texts, Words
+from fuzzing.base import Target
+from fuzzing.data import Pictures
+from fuzzing.folders import Checkpoints
+from fuzzing.replies import Replies
+from fuzzing.targets import TARGETS
+from fuzzing.texts import StudyFiles, Texts, Words
 
 CORPUS = json.loads((Path(__file__).parent / "corpus.json").read_text())
 NEEDS = {"cells (Parquet)": "pyarrow", "plans and logs (JSON)": "pyarrow", "Flower replies": "flwr"}
@@ -18,8 +23,9 @@ NEEDS = {"cells (Parquet)": "pyarrow", "plans and logs (JSON)": "pyarrow", "Flow
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where targets write; what they change is put back."""
     monkeypatch.setattr("fedalpha.study.plan.MOST_CELLS", 60)
-    monkeypatch.setattr(Checkpoints, "errors", Checkpoints.errors)
-    monkeypatch.setattr(Replies, "errors", Replies.errors)
+    monkeypatch.setattr("fedalpha.data.sets.cifar10._BATCH", 2)
+    for kind in (Checkpoints, Replies, Pictures):
+        monkeypatch.setattr(kind, "errors", kind.errors)
     return tmp_path
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedalpha.data.routes import LARGEST, Found, Route, RouteFailed, open_url, run_program
+from fedalpha.text import shown
 
 _LARGEST_ARCHIVE = 2**28  # bytes; no archive of ours is larger
 
@@ -138,7 +139,7 @@ class Converted(Route):
             if newest in needed and all(source in found for source in needed):
                 try:
                     yield file, self.convert(file, tuple(found[source] for source in needed))
-                except (ValueError, OSError, SyntaxError) as error:
-                    raise RouteFailed(f"{newest}: {error}") from None
+                except Exception as error:  # the contents are not checked yet, and may fail in any way
+                    raise RouteFailed(f"{newest}: {shown(error)}") from None
                 if sum(newest in self.sources[other] for other in files) == 1:
                     found[newest] = b""
