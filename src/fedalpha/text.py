@@ -383,7 +383,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """The end of an error message about an unknown ``name``: what is close, and what is known."""
     names = list(valid)
     lower = {n.lower(): n for n in names}
-    near = name.lower()[:MOST_SHOWN]  # comparing takes time that grows with the square of the length
+    near = str(name).lower()[:MOST_SHOWN]  # comparing takes time that grows with the square of the length
     close = [lower[c] for c in difflib.get_close_matches(near, list(lower), n=3, cutoff=0.5)]
     known = f"known: {', '.join(names) or 'none'}"
     return f"did you mean {' or '.join(repr(c) for c in close)}? ({known})" if close else known
