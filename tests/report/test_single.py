@@ -69,3 +69,17 @@ def test_resume_explains_who_continues_it(folder: Path) -> None:
     found = CliRunner().invoke(app, ["resume", str(folder)])
     assert found.exit_code != 0
     assert "live Flower federation" in str(found.exception) + found.output
+
+
+def test_the_page_shows_what_was_watched(folder: Path) -> None:
+    rule = "FedWorse(k=<2>)"
+    weighed = {"alpha": [0.0, 1.0], "distance": 0.75, "effective_clients": 1.0, "heaviest": 1.0}
+    row = {**ROWS[1], "effective_clients": 1.6, "best_round": 0, "stopped": "round >= 1", "shadow": {rule: weighed}}
+    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (ROWS[0], row)))
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    page = (folder / "report.html").read_text()
+    assert "best model after round 0, stopped early: round &gt;= 1" in page
+    line = "".join(f"<td>{cell}</td>" for cell in ("0.75", "0.75", "1", "1.6", "0", "FedWorse(k=&lt;2&gt;)"))
+    assert line in page
+    (folder / "history.jsonl").write_text(json.dumps({**row, "shadow": {rule: {}}}) + "\n")
+    assert "not the history of a run" in str(CliRunner().invoke(app, ["report", str(folder)]).exception)

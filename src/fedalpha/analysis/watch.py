@@ -28,7 +28,8 @@ class Watch:
     the model with the best accuracy (or loss). ``shadow``: strategies whose weights are recorded but not applied.
 
     ``signal`` names the data at which ``stop``, ``keep`` and rules may look: validation, or test. A run that stops or
-    keeps by the test set says so, because its test figures are then optimistic.
+    keeps by the test set says so, because its test figures are then optimistic. "evaluation" is what a live federation
+    measures in each round.
     """
 
     signal: str = "validation"
@@ -41,8 +42,6 @@ class Watch:
     shadows: Shadows = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.signal not in ("validation", "test"):
-            raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
         shadow = [self.shadow] if isinstance(self.shadow, str | Strategy) else self.shadow
         object.__setattr__(self, "condition", None if self.stop is None else condition(self.stop))
         object.__setattr__(self, "by", _kept(self.keep))
@@ -105,6 +104,8 @@ class Watch:
         """The signal in words."""
         if self.signal == "validation":
             return "on the validation part"
+        if self.signal == "evaluation":
+            return "in the evaluation of each round; figures on the same data are optimistic"
         return "on the test set, so the test figures of this model are optimistic"
 
     @property

@@ -13,6 +13,7 @@ from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
 from fedalpha.analysis.columns import Context, row
+from fedalpha.analysis.watch import Watch
 from fedalpha.defence.tolerance import influence
 from fedalpha.flower.replies import Rejected, finite, metrics_of, number
 from fedalpha.flower.roll import Roll
@@ -110,13 +111,20 @@ class Noted:
                 value,
             )
 
-    def row(self, server_round: int) -> dict[str, Any]:
-        """The row of the round, complete; what was noted is forgotten."""
-        found = self._row(server_round)
+    def row(self, server_round: int, watch: Watch, rows: list[dict[str, Any]], best: int | None) -> dict[str, Any]:
+        """The row of the round, complete; what was noted is forgotten. ``rows`` are the earlier ones."""
+        found = self._row(server_round, best)
+        if stopped := watch.stopped([*rows, found]):
+            found = self._row(server_round, best, stopped)
         self._clear()
         return found
 
-    def _row(self, server_round: int) -> dict[str, Any]:
+    @property
+    def measured(self) -> tuple[float | None, float | None]:
+        """The accuracy and the loss of the evaluation of this round."""
+        return self._of(self.accuracy_key, 0.0, 1.0), self._of("loss", -math.inf, math.inf)
+
+    def _row(self, server_round: int, best: int | None = None, stopped: str | None = None) -> dict[str, Any]:
         now = self._now
         outcome = None if now is None else now.outcome
         live: dict[str, Any] = {"metrics": {name: _kept(record) for name, record in self._metrics.items()}}
@@ -126,8 +134,11 @@ class Noted:
             round=server_round,
             outcome=outcome,
             influence=None if outcome is None or outcome.kept is not None else self._influence(outcome),
-            accuracy=self._of(self.accuracy_key, 0.0, 1.0),
-            loss=self._of("loss", -math.inf, math.inf),
+            accuracy=self.measured[0],
+            loss=self.measured[1],
+            shadow=None if now is None else now.shadow,
+            best_round=best,
+            stopped=stopped,
             nodes=self._nodes,
             live=live,
             seconds=time.monotonic() - self._started,

@@ -18,6 +18,7 @@ from fedalpha.flower.reports import Report, Wanted
 from fedalpha.flower.rules import Rules
 from fedalpha.flower.sums import Running
 from fedalpha.round import Gate, Heard, Order, Outcome, ServerState, Train, advance
+from fedalpha.round.shadow import Asked
 
 
 @dataclass
@@ -38,6 +39,10 @@ class Round:
     """the metrics of every usable reply"""
     told: dict[int, Report] = field(default_factory=dict)
     """the usable reports by client id, without their models"""
+    asked: Asked | None = None
+    """losses that were asked for because of a shadow rule"""
+    shadow: dict[str, Any] | None = None
+    """what shadow rules would have weighed"""
     started: float = field(default_factory=time.monotonic)
 
     @property

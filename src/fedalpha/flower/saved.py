@@ -6,16 +6,17 @@ A server app that is killed and started again continues from the folder; see `fe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 from flwr.supercore import log
 
-from fedalpha.analysis.history import History, Row
+from fedalpha.analysis.history import Best, History, Row
 from fedalpha.flower.sums import Arrays
 from fedalpha.round import ServerState
+from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.folder import Folder
 from fedalpha.store import FormatError
 
@@ -26,7 +27,7 @@ Restore = Callable[[dict[str, Any], ServerState], ServerState]
 class Journal:
     """The rows of a run so far. With ``out`` they, and the state after every round, are in a run folder."""
 
-    def __init__(self, out: str | Path | None) -> None:
+    def __init__(self, out: str | Path | None, callbacks: Sequence[str | Callback] = ()) -> None:
         if out is not None and Path(out).exists() and not Path(out).is_dir():
             raise ValueError(f"out = {str(out)!r} is a file; give a folder")
         self.out = None if out is None else Path(out)
@@ -34,6 +35,12 @@ class Journal:
         self.beside: dict[str, Any] = {}
         """What is saved beside the state of the round."""
         self._folder: Folder | None = None
+        self.planned = 0
+        """The number of rounds, if it is known."""
+        self.stop = False
+        """Whether a callback wants the run to stop."""
+        self._callbacks = _parsed(callbacks)
+        self._told = False
 
     @property
     def held(self) -> bool:
@@ -82,6 +89,7 @@ class Journal:
 
     def write(self, row: Row, state: ServerState, beside: Mapping[str, Any]) -> None:
         """Add the row of a finished round, and save the state from which the next round starts."""
+        self.tell_start()
         self.rows.append(row)
         if self._folder is not None:
             self._folder.beside |= beside
@@ -89,17 +97,40 @@ class Journal:
                 self._folder.on_round(row, state)
             except TypeError as error:
                 raise TypeError(f"{error}. Keep it in this form, or run without out=") from None
+        stop = [callback.on_round(row, state) for callback in self._callbacks]
+        self.stop = self.stop or any(stop)
 
-    def close(self, model: Mapping[str, Any] | None = None, complete: bool = False) -> None:
-        """Write ``model.safetensors`` and ``curves.png``, if there is a model, and unlock the folder."""
-        folder, self._folder = self._folder, None
-        if folder is None:
+    def tell_start(self) -> None:
+        """Tell the callbacks that the run starts, or is resumed."""
+        if self._told:
             return
+        self._told = True
+        for callback in self._callbacks:
+            callback.on_start(self.planned)
+            if self.rows and callback.on_resume(self.rows):
+                self.stop = True
+
+    def close(self, model: Mapping[str, Any] | None = None, complete: bool = False, best: Best | None = None) -> None:
+        """Write the models and ``curves.png``, if there is a model, and unlock the folder."""
+        folder, self._folder = self._folder, None
+        history = History(self.rows, dict(model or {}), not complete, best)
         try:
-            if model is not None:
-                folder.on_end(History(self.rows, dict(model), not complete))
+            if folder is not None and model is not None:
+                folder.on_end(history)
+            for callback in self._callbacks if self._told else ():
+                callback.on_end(history)
         finally:
-            folder.__exit__(None, None, None)
+            self._told = False
+            if folder is not None:
+                folder.__exit__(None, None, None)
+
+
+def _parsed(callbacks: Sequence[str | Callback]) -> list[Callback]:
+    if not callbacks:
+        return []
+    from fedalpha.runs.loggers import LOGGERS
+
+    return [LOGGERS.parse(callback) for callback in callbacks]
 
 
 def digest(arrays: Arrays) -> str:

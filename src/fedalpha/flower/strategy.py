@@ -19,6 +19,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
+from fedalpha.analysis.conditions import Condition
+from fedalpha.analysis.history import Best
 from fedalpha.flower.exchange import Shown, ask_losses, exchange
 from fedalpha.flower.metrics import Noted, measured
 from fedalpha.flower.plugs import Connected, fraction, record_of
@@ -30,8 +32,10 @@ from fedalpha.flower.roll import Roll, Source, nobody_trained
 from fedalpha.flower.rounds import Round
 from fedalpha.flower.rules import BUFFERS, identity, rules, wrapped
 from fedalpha.flower.saved import Journal, digest, form_of
+from fedalpha.flower.watching import Watching
 from fedalpha.rng import generator
 from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
+from fedalpha.runs.callbacks import Callback
 from fedalpha.select import Select
 from fedalpha.strategies import Strategy
 
@@ -61,6 +65,9 @@ class FedAlpha(flower.Strategy):
     ``out`` names a run folder: a server app that is killed and started again with the same arguments continues from
     the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``, ``query_timeout`` and
     ``min_available_nodes`` may differ.
+    ``stop``, ``keep`` and ``shadow`` are those of `fedalpha.Evaluate`: early stopping, the best model (`best`), rules
+    whose weights are recorded but not applied. They look at the evaluation of each round. ``callbacks`` are those of
+    `fedalpha.run`, such as "prometheus(port=9100)".
     ``query_timeout`` limits the wait for losses (by default that of `start`), ``wait_for_nodes`` the seconds until
     enough clients have reported their ids. ``loss_keys`` say under which metric a training reply has its
     losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
@@ -96,6 +103,10 @@ class FedAlpha(flower.Strategy):
         states: Literal["server", "node"] = "server",
         model: Any = None,
         out: str | Path | None = None,
+        stop: str | Condition | None = None,
+        keep: str = "last",
+        shadow: Sequence[str | Strategy] = (),
+        callbacks: Sequence[str | Callback] = (),
         query_timeout: float | None = None,
         wait_for_nodes: float = 600.0,
         loss_keys: Mapping[str, str] | None = None,
@@ -120,6 +131,7 @@ class FedAlpha(flower.Strategy):
             strategy, select, update, combine, apply, over, self.over, model, buffers, fault, self.admission, reevaluate
         )
         self.rule = self.rules.algorithm.weigh
+        self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
         self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
         self.validation = validation
         self.query_timeout = query_timeout
@@ -135,6 +147,7 @@ class FedAlpha(flower.Strategy):
             "accuracy_key": accuracy_key,
             "signed": signed,
             "losses": losses,
+            **self._watching.watch.settings,
         }
         self._config = identity(given, self.rules.algorithm, update, self.over)
         self._noted = Noted(self.rules.algorithm, liars, accuracy_key, self.loss_keys.pop("evaluate", "eval_loss"))
@@ -146,7 +159,7 @@ class FedAlpha(flower.Strategy):
         self.over.fraction_evaluate = 1.0 if self.over.fraction_evaluate else 0.0
         self.over.min_train_nodes = self.over.min_evaluate_nodes = self.over.min_available_nodes = 0
 
-        self._journal = Journal(out)
+        self._journal = Journal(out, callbacks)
         self._roll = Roll(self.over.weighted_by_key, losses)
         self._state: ServerState | None = None
         self._record: ArrayRecord | None = None
@@ -171,6 +184,11 @@ class FedAlpha(flower.Strategy):
         return self._journal.rows
 
     @property
+    def best(self) -> Best | None:
+        """The best model so far and the row of its round, with ``keep="best"``."""
+        return self._watching.best(self._state, self.rows)
+
+    @property
     def accuracy(self) -> float | None:
         """The last accuracy that the rule may look at."""
         return self._noted.accuracy
@@ -190,14 +208,18 @@ class FedAlpha(flower.Strategy):
         """Like Flower's ``start``; with ``out`` it resumes after the last finished round."""
         self._timeout = timeout
         self._noted.check(self.rule, evaluate_fn is not None, bool(self.over.fraction_evaluate), self._roll.source)
+        self._watching.check(evaluate_fn is not None or bool(self.over.fraction_evaluate))
         log(INFO, "Starting %s, %d rounds:", type(self).__name__, num_rounds)
         self.summary()
         arrays, complete = self.resume(initial_arrays), False
-        self._driving = True
+        self._driving, self._journal.planned = True, num_rounds
         try:
+            self._journal.tell_start()
             if not self.rows:
                 self._finish(0, arrays, evaluate_fn)
             for server_round in range(self._offset + 1, num_rounds + 1):
+                if self._stopped():
+                    break
                 log(INFO, "[ROUND %d/%d]", server_round, num_rounds)
                 arrays = self._train(grid, server_round, arrays, train_config or ConfigRecord())
                 self._evaluate(grid, server_round, arrays, evaluate_config or ConfigRecord())
@@ -205,8 +227,8 @@ class FedAlpha(flower.Strategy):
             complete = True
         finally:
             self._driving = False
-            self._journal.close(self._model(), complete)
-        if num_rounds > self._offset and self.over.fraction_train and not self._noted.trained:
+            self._journal.close(self._model(), complete, self.best)
+        if len(self.rows) - 1 > self._offset and self.over.fraction_train and not self._noted.trained:
             raise RuntimeError(nobody_trained(self.rows[1:]))
         return self._noted.result(arrays, self.rows)
 
@@ -235,7 +257,8 @@ class FedAlpha(flower.Strategy):
             self._state = self._with(self._state, arrays)
         if "accuracy" in self.rule.requires:
             self._state = dataclasses.replace(self._state, accuracy=self.accuracy)
-        row = self._noted.row(server_round)
+        self._state = self._watching.look(self._state, *self._noted.measured)
+        row = self._noted.row(server_round, self._watching.watch, self.rows, self._watching.best_round(self._state))
         self._journal.write(row, self._state, {"clients": self._roll.memory(), **self._noted.memory()})
 
     def resume(self, initial_arrays: ArrayRecord) -> ArrayRecord:
@@ -250,6 +273,7 @@ class FedAlpha(flower.Strategy):
     def _begin(self, arrays: ArrayRecord, new: bool = False) -> ArrayRecord:
         found = {name: array.numpy() for name, array in arrays.items()}
         first = self.rules.algorithm.init(self.rules.form.broadcast(found), self.clients)
+        first = self._watching.begin(first, self.clients)
         self._state, self._record = first, arrays
         self._journal.rows = []
         config = {**self._config, "arrays": form_of(found)}
@@ -267,7 +291,7 @@ class FedAlpha(flower.Strategy):
 
     def release(self) -> None:
         """Write the model and the picture into the folder of ``out`` and unlock it; `start` does so when it ends."""
-        self._journal.close(self._model() if self.rows else None, True)
+        self._journal.close(self._model() if self.rows else None, True, self.best)
 
     @property
     def rounds_done(self) -> int:
@@ -299,6 +323,7 @@ class FedAlpha(flower.Strategy):
             now.outcome = step
             return []
         now.order = step
+        self._watching.ask(now, lambda order: self._losses(now, order, arrays, config, grid)[:2])
         extras = self.rules.form.arrays(state.broadcast.extras)
         record = record_of(extras) if extras else None
         wanted = sorted(step.wanted & {"after", "labels"})
@@ -328,7 +353,7 @@ class FedAlpha(flower.Strategy):
         self._roll.sizes.update({id: report.samples for id, report in now.told.items()})
         if self._roll.source == "train":
             self._roll.losses.update({id: (server_round, r.losses["train"]) for id, r in now.told.items()})
-        self._state = now.outcome.state
+        self._state = self._watching.weigh(now, now.outcome, self.accuracy)
         metrics = self._noted.trained_with(now, self.over)
         if now.outcome.kept is not None:
             return None, None
@@ -337,17 +362,23 @@ class FedAlpha(flower.Strategy):
 
     def _ask(self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> None:
         """Ask clients for their losses, as far as these are not known."""
+        losses, problems, sizes = self._losses(now, order, arrays, config, grid)
+        self._roll.sizes.update(sizes)
+        now.know(self._roll.sizes)
+        now.heard = now.heard.and_losses(order, losses, problems)
+
+    def _losses(
+        self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> tuple[Any, dict[int, str], dict[int, float]]:
         ids = order.ids.tolist()
         known = self._roll.estimates(ids, now.number) if order.sample is None else {}
         told = {} if order.sample is None else {BATCH: order.sample.batch}
         asked = self._messages(now, [i for i in ids if i not in known], arrays, config, grid, told)
         timeout = self._timeout if self.query_timeout is None else self.query_timeout
         losses, problems, sizes = ask_losses(grid, asked, order.ids, timeout, self.over.weighted_by_key, known)
-        self._roll.sizes.update(sizes)
-        now.know(self._roll.sizes)
         if self.rules.fault is not None:
             losses = self.rules.fault.losses(now.scene(), order.ids, losses)
-        now.heard = now.heard.and_losses(order, losses, problems)
+        return losses, problems, sizes
 
     def _measure(self, now: Round, order: Any) -> None:
         """Losses on the server's own data: of the current model, or of a client's."""
@@ -406,6 +437,12 @@ class FedAlpha(flower.Strategy):
 
     # Small parts
 
+    def _stopped(self) -> bool:
+        """Whether the run is to end: a condition holds, or a callback says so."""
+        if "stopped" in self.rows[-1]:
+            log(INFO, "fedalpha: stopped after round %d: %s", self.rows[-1]["round"], self.rows[-1]["stopped"])
+        return "stopped" in self.rows[-1] or self._journal.stop
+
     def _number(self, server_round: int) -> int:
         """The round since the run began: wrappers and other loops count from the last start."""
         return server_round if self._driving else server_round + self._offset
@@ -418,6 +455,8 @@ class FedAlpha(flower.Strategy):
         if self._state is None or (server_round == 1 < self._state.round + 1 and self._journal.out is None):
             self._begin(arrays, new=True)
         assert self._state is not None
+        if not self._driving:
+            self._watching.check_loop()
         if not self.rows:
             self._finish(0, arrays)
         if server_round != self._state.round + 1:

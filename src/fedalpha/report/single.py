@@ -11,6 +11,7 @@ from typing import Any
 
 from fedalpha.analysis.history import History, Row
 from fedalpha.analysis.plots import plot_run
+from fedalpha.analysis.shadows import shadow_summaries
 from fedalpha.store import write_atomically
 from fedalpha.store.files import CONFIG_BYTES, own_size, read_bytes
 
@@ -45,12 +46,15 @@ def run_page(folder: Path, refresh: int = 0) -> str:
     done = (folder / "checkpoint" / "finished").exists()
     facts = [f"{rows[-1]['round'] if rows else 0} rounds", "finished" if done else "not finished"]
     facts += ["a live federation"] if config.get("federation") == "flower" else []
+    last = rows[-1] if rows else {}
+    facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
+    facts += [f"stopped early: {last['stopped']}"] if "stopped" in last else []
     picture = _picture(rows, str(config.get("strategy", ""))) if len(rows) > 1 else ""
     reload = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(', '.join(facts))}.</p>{picture}"
-        f"<h2>Rounds</h2>{_table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
+        f"{_shadows(rows, folder)}<h2>Rounds</h2>{_table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
         f"<h2>Refusals</h2>{_table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}</body></html>\n"
     )
 
@@ -79,6 +83,28 @@ def _cells(row: Row) -> list[str]:
         row.get("kept") or "",
     )
     return [f"{v:.4g}" if isinstance(v, float) else "–" if v is None else str(v) for v in values]
+
+
+def _shadows(rows: list[Row], folder: Path) -> str:
+    """What shadow rules would have weighed; empty if there are none."""
+    try:
+        found = shadow_summaries(rows)
+        lines = [
+            [
+                *(_figure(v) for v in (one.distance, one.last, one.effective_clients, one.applied)),
+                str(one.missing),
+                one.rule,
+            ]
+            for one in found
+        ]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise ValueError(f"{folder / 'history.jsonl'} is not the history of a run") from None
+    heads = ("mean distance to α", "last", "effective clients", "applied", "rounds without weights", "shadow rule")
+    return f"<h2>Shadow rules</h2>{_table(heads, lines)}" if lines else ""
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _refusals(rows: list[Row]) -> list[list[str]]:

@@ -67,6 +67,8 @@ class Evaluate:
     def __post_init__(self) -> None:
         whole("evaluate: every", self.every, least=1)
         whole("liars", self.liars)
+        if self.signal not in ("validation", "test"):
+            raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
         _ = self.watch  # reports mistakes
 
     @cached_property
