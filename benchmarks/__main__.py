@@ -159,7 +159,7 @@ def methods(
 def tune(
     out: Annotated[Path, typer.Option(help="Folder of the results; its real runs are not repeated.")] = OUT / "tune",
     races: Annotated[int, typer.Option(min=1, help="Races of every kind.")] = 2000,
-    seeds: Annotated[int, typer.Option(min=30, help="Seeds of the real federation.")] = 60,
+    seeds: Annotated[int, typer.Option(min=30, help="Seeds of the real federation.")] = 40,
     page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/tune.md.")] = None,
 ) -> None:
     """Count false winners of `fedalpha tune` among ten names for one rule, and how often a known winner is found."""

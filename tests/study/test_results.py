@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from fedalpha.study import load_study, read_study
+from fedalpha.study import Cell, load_study, read_study, tune
+from fedalpha.study.crew import Crew
 
 pytest.importorskip("pyarrow")
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
-STUDIES = sorted(path.parent for path in RESULTS.glob("*/study.json"))
+TUNED = sorted(path.parent for path in RESULTS.glob("*/tune.json"))
+STUDIES = sorted(path.parent for path in RESULTS.glob("*/study.json") if path.parent not in TUNED)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,23 @@ def test_a_stored_study_is_finished_and_can_be_extended(folder: Path) -> None:
     assert not store.cells.exists()
     for cell in cells:
         assert store.get(cell.key).about["config"] == cell.config
+
+
+@pytest.mark.parametrize("folder", TUNED, ids=lambda folder: folder.name)
+def test_a_stored_study_that_tuned_is_replayed_from_its_cells(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command runs no cell, takes the same decisions and writes the same files."""
+
+    def runs(self: Crew, cell: Cell) -> None:
+        raise AssertionError(f"{cell.label} is not stored")
+
+    monkeypatch.setattr(Crew, "launch", runs)
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy)
+    tune(read_study(copy), copy, text=(folder / "study.toml").read_text())
+    for name in ("tune.json", "answer.md", "study.json", "study.toml", "cells.parquet"):
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_the_checkout_is_light(tracked: list[Path]) -> None:
