@@ -152,6 +152,20 @@ def test_words_are_labels_and_mean_the_same_everywhere() -> None:
         federation([(X, words), (X, Y)])
 
 
+def test_tables_of_pandas_are_data() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X.numpy(), columns=list("abcd"))
+    made = federation((table, pandas.Series(["no", "yes"] * 30)), clients=2)
+    assert (made.shape, made.words) == ((4,), ("no", "yes"))
+    with pytest.raises(ValueError, match="cannot read X"):
+        federation((table.astype(str), Y))
+
+
+def test_a_list_of_samples_is_not_a_list_of_clients() -> None:
+    with pytest.raises(ValueError, match="client 0 of the list: y is a single number; give one target per sample"):
+        federation([(X[0], 1), (X[1], 0)])
+
+
 def test_a_column_of_labels_is_a_list_of_labels() -> None:
     made = federation((X, Y[:, None]), clients=2)
     assert made.data.y.dim() == 1

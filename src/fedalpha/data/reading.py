@@ -105,6 +105,8 @@ def _sample(value: Any) -> Tensor:
 
 def samples(x: Any) -> Tensor:
     """X as a tensor: float64 becomes float32, whole numbers stay whole (int64), uint8 stays for pictures."""
+    if hasattr(x, "to_numpy"):  # a table of pandas
+        x = np.array(x.to_numpy())
     try:
         found = torch.as_tensor(np.asarray(x) if isinstance(x, list | tuple) else x)
     except (TypeError, ValueError) as error:
@@ -125,6 +127,8 @@ def targets(y: Any) -> Tensor | NDArray[Any]:
         if array.dtype.kind not in "biuf":
             raise ValueError(f"cannot read y: {_first(array)} is not a number or a word; give one label per sample")
         y = torch.as_tensor(array)
+    if y.dim() == 0:
+        raise ValueError("y is a single number; give one target per sample")
     found: Tensor = y if y.is_floating_point() else y.to(torch.int64)
     return found if y.is_floating_point() or found.dim() != 2 or found.shape[1] != 1 else found[:, 0]
 
