@@ -123,6 +123,9 @@ def test_a_study_measures_them_and_reports_every_client(tmp_path: Path) -> None:
         measured = {row["measure"]: float(row["mean"]) for row in csv.DictReader(file)}
     assert set(measured) == {"f1", "roc_auc@1", "accuracy"}
     assert 0 < measured["f1"] < 1
+    note = "FedAvg, seed 0, on the clients' own test parts after round 2: worst client"
+    for page in ("report.md", "report.html"):
+        assert note in (tmp_path / "runs" / page).read_text()
     with (tmp_path / "runs" / "clients.csv").open(newline="") as file:
         clients = list(csv.DictReader(file))
     assert [row["client"] for row in clients if row["strategy"] == "FedAvg"] == ["0", "1", "2", "3"]

@@ -19,7 +19,7 @@ from fedalpha.report.across import across
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_table, processors
-from fedalpha.report.tables import coincidence_notes, results_table
+from fedalpha.report.tables import notes, results_table
 from fedalpha.study import Published, Result
 from fedalpha.text import counted
 
@@ -130,7 +130,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
         "table": {"header": header, "body": body},
         "claims": {"header": claims[0], "body": claims[1]},
         "processors": {"header": places[0], "body": places[1]},
-        "notes": coincidence_notes(findings, case),
+        "notes": notes(findings, case),
         "diagnostics": diagnostics(runs),
         "heat": heat_maps(findings, case),
         "partition": partition(findings, case),

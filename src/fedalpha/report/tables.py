@@ -43,6 +43,26 @@ def coincidence_notes(findings: Findings, case: str) -> list[str]:
     ]
 
 
+def notes(findings: Findings, case: str) -> list[str]:
+    """What is said below the table of a case."""
+    return coincidence_notes(findings, case) + client_notes(findings, case)
+
+
+def client_notes(findings: Findings, case: str) -> list[str]:
+    """One sentence per strategy about its clients' own test parts, where they have some: the worst and the best."""
+    found = []
+    for strategy, by_seed in findings.of(case).items():
+        for seed, result in list(by_seed.items())[:1]:
+            number, accuracies = result.clients()
+            ranked = [f"client {i} {100 * a:.1f} %" for i, a in sorted(accuracies.items(), key=lambda one: one[1])]
+            if ranked:
+                found.append(
+                    f"{strategy}, seed {seed}, on the clients' own test parts after round {number}: "
+                    f"worst {', '.join(ranked[:3])}; best {ranked[-1]}; all {len(ranked)} in clients.csv."
+                )
+    return found
+
+
 def statistics_csv(findings: Findings) -> str:
     """Every summary of every case, in the measures' own units (accuracies are fractions)."""
     found: list[Sequence[Any]] = [("case", *STATISTICS)]

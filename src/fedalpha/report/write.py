@@ -14,7 +14,7 @@ from fedalpha.report.content import content, facts, run_text
 from fedalpha.report.figures import write_figures
 from fedalpha.report.findings import Findings, gather
 from fedalpha.report.processors import processor_table
-from fedalpha.report.tables import coincidence_notes, latex_tables, results_table, statistics_csv
+from fedalpha.report.tables import latex_tables, notes, results_table, statistics_csv
 
 
 def write_report(folder: str | Path) -> Path:
@@ -67,7 +67,7 @@ def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
         processors = processor_table(findings, case)
         if processors[1]:
             lines += ["Cells by processor:", "", markdown_table(*processors), ""]
-        for note in coincidence_notes(findings, case):
+        for note in notes(findings, case):
             lines += [markdown_text(note), ""]
         lines += _images(figures, f"case{number + 1}-" if several else "")
     versions = "; ".join(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in findings.versions())

@@ -199,13 +199,9 @@ class Store:
         """``clients.csv``: the accuracy of each client on its own test part, at the last round that was evaluated."""
         rows: list[list[Any]] = [["case", "strategy", "seed", "round", "client", "accuracy", "cell"]]
         for cell in (cell for cell in cells if self.has(cell)):
-            columns = self.get(cell.key).columns
-            ids, accuracies = (columns.get(name) or [] for name in ("tested_clients", "client_accuracy"))
-            last = max((i for i, found in enumerate(ids) if found), default=None)
-            if last is not None:
-                about = [cell.case, cell.strategy, cell.seed, columns["round"][last]]
-                pairs = zip(ids[last], accuracies[last], strict=True)
-                rows += [[*about, client, f"{accuracy:.6g}", cell.key] for client, accuracy in pairs]
+            number, accuracies = self.get(cell.key).clients()
+            about = [cell.case, cell.strategy, cell.seed, number]
+            rows += [[*about, client, f"{accuracy:.6g}", cell.key] for client, accuracy in accuracies.items()]
         if len(rows) > 1:
             self.write_text(self.folder / "clients.csv", csv_text(rows))
 

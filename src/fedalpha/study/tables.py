@@ -46,6 +46,14 @@ class Result:
     def last(self) -> int:
         return int(self.columns["round"][-1])
 
+    def clients(self) -> tuple[int, dict[int, float]]:
+        """The last evaluated round, and the accuracy there of each client that has a test part of its own."""
+        ids, accuracies = (self.columns.get(name) or [] for name in ("tested_clients", "client_accuracy"))
+        last = max((i for i, found in enumerate(ids) if found), default=None)
+        if last is None:
+            return 0, {}
+        return self.columns["round"][last], dict(zip(ids[last], accuracies[last], strict=True))
+
 
 def table_of(cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -> Any:
     """A finished cell as a table."""
