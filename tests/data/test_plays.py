@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fedalpha.data.plays import read_play
@@ -106,6 +108,18 @@ def test_every_play_is_read_and_what_is_left_out_is_small(plays: dict[str, str])
         spoken = "".join("".join(speeches) for speeches in play.roles.values())
         assert "[" not in spoken, file
         assert len(encode(spoken)) > 0.999 * len(spoken), file
+
+
+def test_what_is_left_out_is_what_the_documentation_says(plays: dict[str, str]) -> None:
+    read = [read_play(text) for text in plays.values()]
+    counts = {kind: sum(play.characters[kind] for play in read) for kind in read[0].characters}
+    assert counts == {"speech": 4180558, "name": 251778, "direction": 165823, "heading": 39987, "front": 30564}
+    roles = [len(encode("\n".join(speeches))) for play in read for speeches in play.roles.values()]
+    small = [size for size in roles if (size - 1) // 80 < 10]
+    assert (len(roles), len(small)) == (1371, 684)
+    assert round(100 * sum(small) / sum(roles), 1) == 4.1
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    assert all(f"{count:,}" in page for count in (*counts.values(), sum(counts.values())))
 
 
 @pytest.mark.parametrize(("play", "role"), LARGEST.items())
