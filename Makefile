@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= runs/demo
 BENCH ?= speed
 
-.PHONY: demo test crash matrix fuzz licences advisories bench clean
+.PHONY: demo test crash matrix fuzz licences advisories bench soak flower-versions clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -48,6 +48,14 @@ advisories:
 	$(PYTHON) -m venv .venv-audit
 	.venv-audit/bin/python -m pip install --disable-pip-version-check -q pip-audit
 	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
+# Live federations: kill the SuperLink, a node that comes back, an impostor while a node is away. About ten minutes.
+soak: $(VENV)/.installed-dev
+	$(BIN)/pytest tests/flower/soak.py
+
+# Which versions of Flower work, each in an environment of its own, on a real SuperLink.
+flower-versions: $(VENV)/.installed-dev
+	$(BIN)/python tests/flower/versions.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

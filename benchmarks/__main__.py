@@ -169,6 +169,18 @@ def tune(
     print(f"written to {out}: results.json, table.md, scores.json")
 
 
+@app.command()
+def phases(
+    out: Annotated[Path, typer.Option(help="Folder for phases.json and phases.md.")] = OUT / "phases",
+    turns: Annotated[int, typer.Option(min=1, help="Runs of each variant, in turns.")] = 3,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of a run; the first is not counted.")] = 4,
+) -> None:
+    """What a round of a live Flower federation costs by where its losses come from: seconds, messages, models."""
+    from benchmarks.phases.measure import measure
+
+    print(measure(out, turns, rounds))
+
+
 def main() -> None:
     """Run the command line; an error is shown in one line."""
     try:

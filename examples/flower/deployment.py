@@ -89,11 +89,11 @@ class Deployment:
                 raise RuntimeError(f"the SuperLink did not start; see {self.folder / 'superlink.log'}")
             time.sleep(0.2)
 
-    def start_supernode(self, node: int, key: Path | None = None) -> subprocess.Popen[bytes]:
-        """Start the SuperNode of client ``node``."""
+    def start_supernode(self, node: int, key: Path | None = None, config: str = "") -> subprocess.Popen[bytes]:
+        """Start the SuperNode of client ``node``; ``config`` replaces its usual ``--node-config``."""
         command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
         command += ["--host", "127.0.0.1", "--port", str(free_port())]
-        command += ["--node-config", f"partition-id={node} num-partitions={self.nodes}"]
+        command += ["--node-config", config or f"partition-id={node} num-partitions={self.nodes}"]
         if self.tls:
             files = self.folder / "certificates"
             command += ["--root-certificates", str(files / "ca.crt")]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -21,7 +22,10 @@ class LocalGrid(Grid):
 
     def __init__(self, app: ClientApp, clients: Iterable[int], first_node: int = 1000) -> None:
         self.app = app
-        self.nodes = {first_node + 37 * place: {"partition-id": id} for place, id in enumerate(clients)}
+        ids = list(clients)
+        self.nodes = {first_node + 37 * place: {"partition-id": id} for place, id in enumerate(ids)}
+        self.infos: dict[int, dict[str, Any]] = {}  # node → further fields of its NodeInfo (name, public_key …)
+        self.run_config: dict[str, Any] = {}
         self.spoil: Callable[[int, Message, Message], Message | None] = lambda node, message, reply: reply
         self.log: list[tuple[str, int]] = []
         self._replies: dict[str, Message] = {}
@@ -35,13 +39,17 @@ class LocalGrid(Grid):
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)
 
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [NodeInfo(node_id=node, **self.infos.get(node, {})) for node in self.nodes]
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         ids = []
         for message in messages:
             node = message.metadata.dst_node_id
             message.metadata.__dict__["_message_id"] = str(next(self._next))
             self.log.append((message.metadata.message_type, self.client(node)))
-            context = self.contexts.setdefault(node, Context(1, node, dict(self.nodes[node]), RecordDict(), {}))
+            fresh = Context(1, node, dict(self.nodes[node]), RecordDict(), dict(self.run_config))
+            context = self.contexts.setdefault(node, fresh)
             try:
                 reply: Message | None = self.app(message, context)
             except Exception as error:

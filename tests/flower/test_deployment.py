@@ -6,15 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from fedalpha.analysis.history import History, read
-from fedalpha.store import Generations
+from flower.real import NODES, alive, expected, final, rows, until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 sys.path.insert(0, str(EXAMPLE))
@@ -22,8 +19,6 @@ from deployment import Deployment, descendants, stop  # noqa: E402
 from keys import make_node_key  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-NODES = 3
 
 
 @pytest.fixture(scope="module")
@@ -34,39 +29,6 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         family = [p for s in [deployment.superlink, *deployment.supernodes] for p in [s.pid, *descendants(s.pid)]]
     time.sleep(1)
     assert not [id for id in family if alive(id)]
-
-
-def alive(id: int) -> bool:
-    try:
-        return Path(f"/proc/{id}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(condition: Callable[[], Any], seconds: float = 300) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)
-    return found
-
-
-def rounds_in(folder: Path) -> int:
-    found = Generations(folder / "checkpoint").load()
-    assert found is not None
-    return int(found[1][-1]["round"])
-
-
-def expected(rounds: int) -> tuple[np.ndarray, list[list[float]]]:
-    """FedWorse(k=2) by hand."""
-    w, alphas = np.zeros(4, dtype=np.float32), []
-    targets = np.array([[i, 1, -i, 0.5] for i in range(NODES)], dtype=np.float32)
-    for _ in range(rounds):
-        losses = ((w - targets) ** 2).sum(axis=1)
-        alpha = np.where(np.argsort(np.argsort(-losses)) < 2, 0.5, 0.0)
-        w = (alpha[:, None] * ((w + targets) / 2)).sum(axis=0).astype(np.float32)
-        alphas.append(alpha.tolist())
-    return w, alphas
 
 
 def test_an_unregistered_node_is_refused(flower: Deployment) -> None:
@@ -84,18 +46,42 @@ def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower
     save = flower.folder / "resumed"
     config = {"strategy": "FedWorse(k=2)", "rounds": 3, "save": str(save)}
     first = flower.submit(config)
-    until(lambda: (save / "checkpoint").exists() and rounds_in(save) >= 1)
+    until(lambda: rows(save))
     for id in flower.server_apps():
         os.kill(id, signal.SIGKILL)
     until(lambda: not flower.server_apps())
-    assert rounds_in(save) < 3
+    assert len(rows(save)) < 3
     flower.run(config)
-    final: History = read(save)
     model, alphas = expected(3)
-    assert final.model["w"].numpy().tobytes() == model.tobytes()
-    assert [row["alpha"] for row in final.rows[1:]] == alphas
-    assert [row["round"] for row in final.rows] == [0, 1, 2, 3]
+    assert final(save).tobytes() == model.tobytes()
+    assert [row["alpha"] for row in rows(save)] == alphas
+    assert [row["round"] for row in rows(save)] == [1, 2, 3]
     assert flower.status(first) != "finished:completed"
+
+
+def test_hostile_nodes_that_are_registered_do_not_matter(flower: Deployment) -> None:
+    """One claims another's id, one an id that is no number, one sends a model of another size."""
+    configs = {3: "partition-id=0", 4: 'client-id="x"', 5: "partition-id=5 hostile=1"}
+    hostile = []
+    try:
+        for place, config in configs.items():
+            flower.register(make_node_key(flower.folder / "certificates", f"node{place}"), f"node{place}")
+            hostile.append(flower.start_supernode(place, config=config))
+        logs = [flower.folder / f"supernode{place}.log" for place in configs]
+        until(lambda: all(log.exists() and "SuperNode ID" in log.read_text() for log in logs))
+        save = flower.folder / "hostile"
+        run = flower.submit({"strategy": "FedWorse(k=3)", "rounds": 1, "clients": 4, "save": str(save)})
+        assert flower.wait(run) == "finished:completed"
+    finally:
+        for process in hostile:
+            stop(process)
+    (row,) = rows(save)
+    assert row["cohort"] == [0, 1, 2, 5]
+    assert row["nodes"] == {str(id): f"node{id}" for id in row["cohort"]}
+    assert [(r["client"], "has shape (5000000,), expected (4,)" in r["reason"]) for r in row["refused"]] == [(5, True)]
+    log = (flower.folder / f"run-{run}.log").read_text()
+    assert log.count("node node3 is left out until it reports a usable client id: it claims client 0") == 1
+    assert log.count("client-id in --node-config is 'x'") == 1
 
 
 def test_a_supernode_killed_in_a_round_is_left_out(flower: Deployment) -> None:
@@ -105,7 +91,7 @@ def test_a_supernode_killed_in_a_round_is_left_out(flower: Deployment) -> None:
     until(flag.exists)
     stop(flower.supernodes[1], signal.SIGKILL)
     assert flower.wait(run) == "finished:completed"
-    row = read(save).rows[1]
+    row = rows(save)[0]
     assert row["alpha"] == [0.5, 0.0, 0.5]
     assert [refusal["client"] for refusal in row["refused"]] == [1]
     assert not row["kept"]

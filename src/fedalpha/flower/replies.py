@@ -136,8 +136,8 @@ def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
 
 def _names(names: Collection[str]) -> str:
     """Some of the names, for a message; a reply may have any number of them."""
-    shown = [_brief(name) for name in sorted(names)[:5]]
-    return f"[{', '.join(shown)}{f' and {len(names) - 5} more' if len(names) > 5 else ''}]" if names else "no names"
+    some = [_brief(name) for name in sorted(names)[:5]]
+    return f"[{', '.join(some)}{f' and {len(names) - 5} more' if len(names) > 5 else ''}]" if names else "no names"
 
 
 def _brief(value: object, form: Callable[[Any], str] = repr) -> str:

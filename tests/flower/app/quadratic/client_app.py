@@ -1,4 +1,4 @@
-"""Client i minimises ‖w − target(i)‖²; one client can be told to dawdle in one round."""
+"""Client i minimises ‖w − target(i)‖²; one client can be told to dawdle in one round, a hostile node sends a giant."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def train(message: Message, context: Context) -> Message:
     if here == config["slow"] and now == config["slow-round"]:
         Path(str(config["flag"])).touch()
         time.sleep(120)
+    if context.node_config.get("hostile"):
+        giant = RecordDict({"arrays": ArrayRecord({"w": Array(np.zeros(5_000_000, dtype=np.float32))})})
+        giant["metrics"] = MetricRecord({"num-examples": 10})
+        return Message(giant, reply_to=message)
     w = (message.content["arrays"]["w"].numpy() + target(context)) / 2
     content = RecordDict({"arrays": ArrayRecord({"w": Array(w)}), "metrics": MetricRecord({"num-examples": 10})})
     return Message(content, reply_to=message)

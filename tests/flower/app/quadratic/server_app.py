@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -22,4 +24,5 @@ def main(grid: Grid, context: Context) -> None:
         min_available_nodes=int(config["clients"]),
     )
     start = ArrayRecord({"w": Array(np.zeros(4, dtype=np.float32))})
-    strategy.start(grid, start, num_rounds=int(config["rounds"]), timeout=float(config["timeout"]))
+    result = strategy.start(grid, start, num_rounds=int(config["rounds"]), timeout=float(config["timeout"]))
+    np.save(Path(str(config["save"])) / "w.npy", result.arrays["w"].numpy())

@@ -1,0 +1,66 @@
+"""Long checks on a real SuperLink: ``make soak``. Not part of the suite, because they wait for heartbeats to lapse."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flower.real import NODES, expected, final, rows, until
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
+sys.path.insert(0, str(EXAMPLE))
+from deployment import Deployment, stop  # noqa: E402
+from keys import make_node_key  # noqa: E402
+
+
+@pytest.fixture
+def flower(tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(tmp_path, NODES, tls=True, app=Path(__file__).parent / "app") as deployment:
+        yield deployment
+
+
+def test_the_superlink_killed_and_started_again_ends_with_the_same_bytes(flower: Deployment) -> None:
+    """With its children; the nodes stay and connect again. The run is submitted once more with the same folder."""
+    save = flower.folder / "link"
+    config = {"strategy": "FedWorse(k=2)", "rounds": 4, "save": str(save)}
+    flower.submit(config)
+    until(lambda: rows(save))
+    stop(flower.superlink, signal.SIGKILL)
+    done = len(rows(save))
+    assert done < 4
+    time.sleep(5)
+    flower.start_superlink()
+    flower.run(config)
+    model, alphas = expected(4)
+    assert final(save).tobytes() == model.tobytes()
+    assert [row["alpha"] for row in rows(save)] == alphas
+
+
+def test_a_node_that_was_killed_comes_back_as_the_same_client_and_nobody_takes_its_place(flower: Deployment) -> None:
+    """While it is away, another registered node claims its id and is refused, because its key is another one."""
+    save = flower.folder / "away"
+    config = {"strategy": "FedWorse(k=2)", "save": str(save), "clients": 2}
+    flower.run({**config, "rounds": 1})
+    stop(flower.supernodes[0], signal.SIGKILL)
+    flower.register(make_node_key(flower.folder / "certificates", "impostor"), "impostor")
+    impostor = flower.start_supernode(9, key=flower.folder / "certificates" / "impostor", config="partition-id=0")
+    time.sleep(75)  # the heartbeat of the first node lapses
+    flower.run({**config, "rounds": 2})
+    stop(impostor)
+    assert rows(save)[1]["cohort"] == [1, 2]
+
+    def back() -> bool:
+        if flower.supernodes[0].poll() is not None:  # refused until its heartbeat has lapsed: supervise with retry
+            flower.supernodes[0] = flower.start_supernode(0)
+            time.sleep(15)
+        return flower.supernodes[0].poll() is None
+
+    until(back)
+    flower.run({**config, "rounds": 3, "clients": 3})
+    assert rows(save)[2]["cohort"] == [0, 1, 2]
+    assert rows(save)[2]["nodes"]["0"] == "node0"

@@ -1,0 +1,92 @@
+"""Which versions of Flower work: ``python tests/flower/versions.py 1.38.0 1.41.0`` (``make flower-versions``).
+
+Each version is installed in an environment of its own, in the user's cache, without torch. There a SuperLink and two
+SuperNodes play two rounds of FedWorse and of FedAvg on clients without queries, and the models are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = ("1.38.0", "1.39.0", "1.40.0", "1.41.0", "1.42.0")
+NEEDS = ("numpy", "scipy", "safetensors", "pydantic", "threadpoolctl", "platformdirs", "click<8.5")
+
+
+def environment(folder: Path, version: str) -> Path:
+    """Python with this version of Flower; if its dependencies cannot be had, with those of the newest other one."""
+    place = folder / version
+    python = place / "bin" / "python"
+    if not (place / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+        quiet = {"stderr": subprocess.DEVNULL}
+        if subprocess.run([*install, f"flwr=={version}", *NEEDS], **quiet).returncode:
+            print(f"{version}: the dependencies that it asks for cannot be installed; tried with others", flush=True)
+            subprocess.run([*install, "flwr", *NEEDS], check=True, **quiet)
+            subprocess.run([*install, "--no-deps", f"flwr=={version}"], check=True, **quiet)
+        (place / "complete").touch()
+    return python
+
+
+def check() -> None:
+    """In an environment of a version: play, and compare with what is expected."""
+    import numpy as np
+
+    sys.path.insert(0, str(ROOT / "examples" / "flower"))
+    from deployment import Deployment
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        try:
+            with Deployment(folder, 2, app=ROOT / "tests" / "flower" / "app") as flower:
+                for strategy in ("FedWorse(k=1)", "FedAvg"):
+                    place = folder / strategy
+                    flower.run({"strategy": strategy, "rounds": 2, "clients": 2, "save": str(place)})
+                    w = np.zeros(4)
+                    for row in map(json.loads, (place / "history.jsonl").read_text().splitlines()[1:]):
+                        targets = np.array([[i, 1, -i, 0.5] for i in row["cohort"]])
+                        w = (np.array(row["alpha"])[:, None] * (w + targets) / 2).sum(axis=0)
+                    np.testing.assert_allclose(np.load(place / "w.npy"), w, rtol=1e-6)
+        except Exception:
+            for log in folder.glob("*.log"):
+                print(f"--- {log.name}\n{log.read_text()[-1500:]}", file=sys.stderr)
+            raise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="*", default=VERSIONS)
+    parser.add_argument("--folder", type=Path, help="where the environments are kept [default: the user's cache]")
+    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.check:
+        check()
+        return
+    if given.folder is None:
+        from platformdirs import user_cache_path
+
+        given.folder = user_cache_path("fedalpha") / "flower"
+    failed = 0
+    for version in given.versions:
+        python = environment(given.folder, version)
+        command = [str(python), __file__, "--check"]
+        found = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True
+        )
+        failed += found.returncode != 0
+        reason = "" if not found.returncode else ": " + (found.stderr.strip().splitlines() or ["no output"])[-1]
+        print(f"flwr {version}: {'does not work' if found.returncode else 'works'}{reason}", flush=True)
+        if found.returncode:
+            (given.folder / f"{version}.log").write_text(found.stdout + found.stderr)
+    sys.exit(min(failed, 1))
+
+
+if __name__ == "__main__":
+    main()
