@@ -14,6 +14,7 @@ import fedalpha
 from fedalpha import run
 from fedalpha.runs.experiment import Evaluate, plan
 from fedalpha.runs.settings import Settings, read_settings
+from fedalpha.trust import UntrustedError
 
 
 def test_both_ways_in_have_the_same_defaults() -> None:
@@ -119,3 +120,15 @@ def test_numbers_of_the_wrong_kind_are_named(call: Any, reason: str) -> None:
 
 def tiny(**more: Any) -> None:
     fedalpha.run(fedalpha.federation("digits", clients=2), "softmax", **{"rounds": 0, **more})
+
+
+def test_a_file_names_loggers_only_with_the_users_word(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("FEDALPHA_STATE", str(tmp_path / "state"))
+    file = tmp_path / "run.toml"
+    text = f"csv('{tmp_path}/rounds.csv')"
+    file.write_text(f'rounds = 1\nlog = ["{text}"]\n')
+    with pytest.raises(UntrustedError, match="name the logger yourself: --log"):
+        read_settings(file, {})
+    found = read_settings(file, {}, trust=True)
+    assert found.log == [text]
+    assert "log" not in found.resolved().model_dump()  # not part of the configuration

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedalpha.analysis.history import History
 
 
-@with_settings("strategy", "seed", "stop", "keep", "shadow")
+@with_settings("strategy", "seed", "stop", "keep", "shadow", "log")
 def compare(
     file: File = None,
     strategy: Annotated[
@@ -56,7 +56,9 @@ def compare(
     from fedalpha.runs.loggers.progress import ShowProgress
 
     by_name = {(cell.strategy, cell.seed): cell for cell in cells}
-    loggers = {key: run_loggers(log or [], run_name(*key), several=len(cells) > 1) for key in by_name}
+    loggers = {
+        key: run_loggers([*(base.log or []), *(log or [])], run_name(*key), several=len(cells) > 1) for key in by_name
+    }
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to --out")
     if out is not None and out.is_dir():

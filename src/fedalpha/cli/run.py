@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedalpha.runs.settings import Settings
 
 
-@with_settings()
+@with_settings("log")
 def run(
     file: File = None,
     out: Annotated[Path | None, typer.Option(help="Folder for config, history, model, curves and checkpoints.")] = None,
@@ -28,7 +28,8 @@ def run(
     """Train a federated model under one strategy. The same command again resumes an interrupted run."""
     from fedalpha.runs.settings import read_settings
 
-    execute(read_settings(file, options, trust=trust), out, workers, checkpoint_every, log)
+    settings = read_settings(file, options, trust=trust)
+    execute(settings, out, workers, checkpoint_every, [*(settings.log or []), *(log or [])])
 
 
 def execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedalpha.analysis.conditions import Condition
@@ -13,6 +13,9 @@ from fedalpha.round import ServerState
 
 class Callback:
     """Override what you need; the default does nothing."""
+
+    def on_config(self, config: Mapping[str, Any]) -> None:
+        """Before `on_start`: the arguments of the run as JSON, as ``config.json`` describes a run of Python."""
 
     def on_start(self, rounds: int) -> None:
         """Before the initial model is evaluated."""

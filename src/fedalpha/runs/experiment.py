@@ -340,6 +340,10 @@ class Experiment:
                 self._forget_end(begin)
             clients = place.start(self.population, self.federation.task, self.algorithm.update, self.seed)
             stack.callback(clients.close)
+            if told := [w for w in watchers if type(w).on_config is not Callback.on_config]:
+                config = self.describe()
+                for watcher in told:
+                    watcher.on_config(config)
             return self._continuable(self.play(clients, watchers, begin), place, out)
 
     def _continuable(self, history: History, place: Place, out: str | Path | Folder | None) -> History:

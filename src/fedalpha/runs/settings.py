@@ -57,6 +57,14 @@ def _address(address: str | None) -> str | None:
     return address
 
 
+def _loggers(texts: list[str] | None) -> list[str] | None:
+    """A logger writes where its text says, and may serve or send: a file may not decide that alone."""
+    for text in texts or []:
+        consequence = f"log with {shown(text)}, which writes files or sends data where that text says"
+        trust.need("log", text, consequence, f"name the logger yourself: --log {shown(text)}")
+    return texts
+
+
 class Settings(BaseModel):
     """All that is needed to repeat a run."""
 
@@ -120,6 +128,9 @@ class Settings(BaseModel):
     keep: str | None = Field(None, description="best, or best(loss): keep also the best model [default: the last only]")
     shadow: list[str] | None = Field(
         None, description="a strategy whose weights are recorded in every row but not applied (repeatable)"
+    )
+    log: Annotated[list[str] | None, AfterValidator(_loggers)] = Field(
+        None, exclude=True, description="loggers that watch the run; not part of its configuration"
     )
     device: str = Field("cpu", description="torch device")
     engine: Annotated[str, AfterValidator(_engine)] = Field(

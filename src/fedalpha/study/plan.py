@@ -59,6 +59,7 @@ _SINGLE = {
     "stop": "stop_at says when a cell's question is answered",
     "keep": "a study keeps no models",
     "shadow": "a study runs every strategy: add it to strategies",
+    "log": "a study stores the rows of every cell; a logger watches a single run",
 }
 """Settings of a single run that a study does not take, and why."""
 _BESIDES = ("protocol", "stop_at")
