@@ -78,7 +78,10 @@ class Folder(Callback):
 
     def lengthened(self, rounds: int) -> Folder:
         """The same folder for the same run with this number of rounds."""
-        return Folder(self.path, {**self._described, "rounds": rounds}, self.every, self.restore)
+        config = {**self._described, "rounds": rounds}
+        if isinstance(found := config.get("settings"), dict):
+            config["settings"] = {**found, "rounds": rounds}
+        return Folder(self.path, config, self.every, self.restore)
 
     @property
     def _described(self) -> Mapping[str, Any]:
