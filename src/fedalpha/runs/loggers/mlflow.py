@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,4 +80,4 @@ class MLflow(Tracker):
         self._client.set_terminated(self._run, "KILLED" if history.interrupted else "FINISHED")
 
 
-_SPREAD = {"min": np.min, "median": np.median, "max": np.max}
+_SPREAD: dict[str, Callable[[NDArray[np.float64]], Any]] = {"min": np.min, "median": np.median, "max": np.max}

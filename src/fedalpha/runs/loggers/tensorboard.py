@@ -32,7 +32,7 @@ class TensorBoard(Tracker):
         from torch.utils.tensorboard import SummaryWriter
 
         # The reader drops every earlier event from this step on: an earlier run in this folder is replaced.
-        self._writer = SummaryWriter(str(self.folder), purge_step=0)  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(self.folder), purge_step=0)
         shown = json.dumps(config, indent=1, ensure_ascii=False)
         self._writer.add_text("config", f"<pre>{shown.replace('<', '&lt;')}</pre>", 0)
 
