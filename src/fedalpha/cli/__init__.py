@@ -9,6 +9,7 @@ import typer.core
 
 from fedalpha.cli import data
 from fedalpha.cli.compare import compare
+from fedalpha.cli.list import list_
 from fedalpha.cli.partition import partition
 from fedalpha.cli.report import report
 from fedalpha.cli.reproduce import calibrate, reproduce
@@ -40,6 +41,7 @@ app.command()(report)
 app.command()(reproduce)
 app.command()(calibrate)
 app.command()(strategies)
+app.command("list")(list_)
 app.command()(partition)
 app.command()(theory)
 app.add_typer(data.app, name="data")

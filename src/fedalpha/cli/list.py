@@ -1,0 +1,85 @@
+"""``fedalpha list``: everything that can be written as text, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from fedalpha.cli.options import Plugin, use_plugin
+from fedalpha.text import nearest
+
+
+@dataclass(frozen=True)
+class Item:
+    """One registered object, as it is shown."""
+
+    signature: str
+    lines: tuple[str, ...]
+    example: str
+
+
+KINDS = {
+    "strategies": ("fedalpha.strategies", "STRATEGIES", "--strategy"),
+    "selections": ("fedalpha.select", "SELECTIONS", "--select"),
+    "updates": ("fedalpha.update", "UPDATES", "--update"),
+    "combines": ("fedalpha.combine", "COMBINES", "--combine"),
+    "applies": ("fedalpha.apply", "APPLIES", "--apply"),
+    "partitions": ("fedalpha.data", "PARTITIONS", "--partition"),
+    "datasets": ("fedalpha.data", "DATASETS", "--dataset"),
+    "models": ("fedalpha.models", "MODELS", "--model"),
+    "engines": ("fedalpha.engine", "ENGINES", "--engine"),
+    "measures": ("fedalpha.analysis.measures", "MEASURES", "measures ="),
+    "columns": ("fedalpha.analysis.columns", "COLUMNS", "row"),
+    "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
+    "faults": ("fedalpha.defence.faults", "FAULTS", "--fault"),
+}
+"""Where the registry of a kind is, and where its texts are used."""
+
+
+def list_(
+    kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)} [default: all].")] = None,
+    plugin: Plugin = None,
+) -> None:
+    """List every registered object of a kind, or of all kinds: formula, meaning, reference and an example."""
+    from rich.console import Console
+    from rich.padding import Padding
+
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}; {nearest(kind, KINDS)}")
+    use_plugin(plugin)
+    console = Console(highlight=False)
+    for name in KINDS if kind is None else [kind]:
+        console.print(f"\n{name.upper()}", style="bold", markup=False)
+        for item in items(name):
+            console.print(item.signature, style="bold", markup=False, soft_wrap=True)
+            for line in (*item.lines, item.example):
+                if line:
+                    console.print(Padding(console.render_str(line, markup=False), (0, 0, 0, 4)))
+
+
+def items(kind: str) -> Iterator[Item]:
+    """The registered objects of a kind."""
+    module, registry, use = KINDS[kind]
+    show: Callable[[Any, str], Item] = {"measures": _measure, "columns": _column}.get(kind, _entry)
+    for found in getattr(import_module(module), registry):
+        yield show(found, use)
+
+
+def _entry(entry: Any, use: str) -> Item:
+    return Item(entry.signature, (entry.formula, entry.summary, entry.reference), f'{use} "{entry.examples[0]}"')
+
+
+def _measure(cls: Any, use: str) -> Item:
+    return Item(cls.name, (_first(cls),), f"{use} [{', '.join(repr(text) for text in cls.examples())}]")
+
+
+def _column(cls: Any, use: str) -> Item:
+    return Item(cls.name, (cls.heading, _first(cls)), f'{use}["{cls.name}"]')
+
+
+def _first(cls: type) -> str:
+    return (cls.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
