@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
-from fedalpha.text import nearest
+from fedalpha.text import nearest, quoted
 
 SCORES = {"balanced_accuracy": "label", "f1": "label", "roc_auc": "output", "mse": "output", "r2": "output"}
 """The scores by name, and what they are computed from: the predicted label, or the model's output."""
@@ -47,7 +47,7 @@ class Task:
         object.__setattr__(self, "scores", tuple(names))
         for name in names:
             if name not in SCORES:
-                raise ValueError(f"unknown score {name!r}; {nearest(name, SCORES)}")
+                raise ValueError(f"unknown score {quoted(name)}; {nearest(name, SCORES)}")
         if self.separable is None:
             object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss))
 
@@ -99,5 +99,5 @@ def task(name: str, scores: str | None = None) -> Task:
     'sum'
     """
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}; {nearest(name, TASKS)}")
+        raise ValueError(f"unknown task {quoted(name)}; {nearest(name, TASKS)}")
     return dataclasses.replace(TASKS[name], scores=scores) if scores else TASKS[name]

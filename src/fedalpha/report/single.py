@@ -14,6 +14,7 @@ from fedalpha.analysis.plots import plot_run
 from fedalpha.analysis.shadows import shadow_summaries
 from fedalpha.store import write_atomically
 from fedalpha.store.files import CONFIG_BYTES, own_size, read_bytes
+from fedalpha.text import shown
 
 SHOWN = 100
 """Rounds and refusals on the page: the last ones."""
@@ -22,6 +23,8 @@ _STYLE = (
     "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
     "td:last-child,th:last-child{text-align:left}"
 )
+_POLICY = """<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">"""
 _COLUMNS = ("round", "accuracy", "loss", "clients", "largest α", "refused", "bytes up", "seconds", "kept")
 
 
@@ -38,6 +41,13 @@ def write_run_report(folder: Path) -> Path:
 
 def run_page(folder: Path, refresh: int = 0) -> str:
     """The page as one file that needs no others; it reloads itself every ``refresh`` seconds."""
+    try:
+        return _page(folder, refresh)
+    except (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{folder} does not hold a run that can be shown: {shown(error)}") from None
+
+
+def _page(folder: Path, refresh: int) -> str:
     rows = _rows(folder)
     config: dict[str, Any] = {}
     if own_size(folder / "config.json") is not None:
@@ -52,7 +62,7 @@ def run_page(folder: Path, refresh: int = 0) -> str:
     picture = _picture(rows, str(config.get("strategy", ""))) if len(rows) > 1 else ""
     reload = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_POLICY}{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(', '.join(facts))}.</p>{picture}"
         f"{_shadows(rows, folder)}<h2>Rounds</h2>{_table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
         f"<h2>Refusals</h2>{_table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}</body></html>\n"
