@@ -134,8 +134,8 @@ def mark_target(ax: Axes, percent: float) -> None:
     bottom, top = ax.get_ylim()
     if bottom < percent < top:
         ax.axhline(percent, color=_FAINT, linewidth=1, linestyle="--")
-        place = {"xycoords": ax.get_yaxis_transform(), "xytext": (-2, 3), "textcoords": "offset points"}
-        ax.annotate(f"{percent:g} %", (1, percent), ha="right", fontsize=8.5, color=_FAINT, **place)  # type: ignore[arg-type]
+        place = {"xycoords": ax.get_yaxis_transform(), "xytext": (3, 3), "textcoords": "offset points"}
+        ax.annotate(f"{percent:g} %", (0, percent), ha="left", fontsize=8.5, color=_FAINT, **place)  # type: ignore[arg-type]
 
 
 def _curve(histories: Sequence[Rounds], what: Column) -> Band:
