@@ -154,7 +154,7 @@ def test_mods_of_the_whole_app_do_not_meet_the_queries(play: Play) -> None:
     assert played.changed == {"server_app.py": 2, "client_app.py": 2}
     assert [row["alpha"] for row in rows(played)] == [[0, 0, 1]] * 3
     assert played.client.SEEN == [1, 2, 3]
-    np.testing.assert_allclose(played.arrays[0], 3 * (1 - 0.5**3))
+    np.testing.assert_allclose(played.arrays[0], 7 * (1 - 0.5**3))
 
 
 def test_a_strategy_with_a_start_of_its_own(play: Play) -> None:
