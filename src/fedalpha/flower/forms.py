@@ -27,6 +27,9 @@ class Form(Protocol):
     def arrays(self, parameters: Any) -> Arrays:
         """A model, or extras, as NumPy arrays."""
 
+    def parameters(self, arrays: Arrays) -> Any:
+        """NumPy arrays as a model, not copied."""
+
     def report(self, report: Report) -> Any:
         """A report as the rules see it."""
 
@@ -48,6 +51,9 @@ class NumpyForm:
 
     def arrays(self, parameters: Arrays) -> Arrays:
         return parameters
+
+    def parameters(self, arrays: Arrays) -> Arrays:
+        return arrays
 
     def report(self, report: Report) -> Report:
         return report

@@ -78,8 +78,8 @@ def finite(metrics: Mapping[str, Any], key: str) -> float:
     return found
 
 
-def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:
-    """The arrays of a reply: the names, shapes and dtypes that were sent, and finite.
+def arrays_of(reply: Message | None, sent: Arrays, check: bool = True) -> Arrays:
+    """The arrays of a reply: the names, shapes and dtypes that were sent, and finite (with ``check``).
 
     The announced form, the header and the length of the data are checked before an array is made. The arrays are
     views of the reply's bytes, which cannot be written to.
@@ -94,14 +94,14 @@ def arrays_of(reply: Message | None, sent: Arrays) -> Arrays:
         raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
     for name, old in sent.items():
         _check_announced(name, record[name], old)
-    return {name: array_of(name, record[name], old) for name, old in sent.items()}
+    return {name: array_of(name, record[name], old, check) for name, old in sent.items()}
 
 
-def array_of(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
+def array_of(name: str, array: Array, old: NDArray[Any], check: bool = True) -> NDArray[Any]:
     """An array of a reply, which must have the form of ``old`` and be finite."""
     _check_announced(name, array, old)
     value = _opened(name, array, old)
-    if is_float(value) and not np.isfinite(value).all():
+    if check and is_float(value) and not np.isfinite(value).all():
         raise Rejected(f"array {name!r} holds NaN or infinity")
     return value
 

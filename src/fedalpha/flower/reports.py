@@ -162,7 +162,7 @@ class Wanted:
         told = "steps" in self.needs or "steps" in metrics
         steps = number(metrics, "steps", whole=True) if told else 0
         losses = self._losses(metrics)
-        arrays = arrays_of(reply, self.sent)
+        arrays = arrays_of(reply, self.sent, check=self.bound is None)  # one pass finds what is too large or NaN
         if self.bound is not None and (reason := beyond(arrays, self._largest, self.bound)):
             raise Rejected(f"array {reason}")
         records = content.array_records

@@ -23,7 +23,7 @@ from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best
 from fedalpha.flower.exchange import Shown, ask_losses, exchange
 from fedalpha.flower.metrics import Noted, measured
-from fedalpha.flower.plugs import Connected, fraction, record_of
+from fedalpha.flower.plugs import Connected, fraction, opened, packed, record_of
 from fedalpha.flower.pulling import Pulled
 from fedalpha.flower.queries import WANTED
 from fedalpha.flower.records import BATCH
@@ -271,7 +271,7 @@ class FedAlpha(flower.Strategy):
         return self._begin(initial_arrays)
 
     def _begin(self, arrays: ArrayRecord, new: bool = False) -> ArrayRecord:
-        found = {name: array.numpy() for name, array in arrays.items()}
+        found = opened(arrays)
         first = self.rules.algorithm.init(self.rules.form.broadcast(found), self.clients)
         first = self._watching.begin(first, self.clients)
         self._state, self._record = first, arrays
@@ -286,7 +286,7 @@ class FedAlpha(flower.Strategy):
         self._noted.recall(self._journal.beside, saved.accuracy)
         if saved.round:
             log(INFO, "fedalpha: resuming after round %d", saved.round)
-        self._record = record_of(self.rules.form.arrays(saved.broadcast.parameters))
+        self._record = packed(self.rules.form, saved.broadcast)
         return self._record
 
     def release(self) -> None:
@@ -357,7 +357,7 @@ class FedAlpha(flower.Strategy):
         metrics = self._noted.trained_with(now, self.over)
         if now.outcome.kept is not None:
             return None, None
-        self._record = record_of(self.rules.form.arrays(self._state.broadcast.parameters))
+        self._record = packed(self.rules.form, self._state.broadcast)
         return self._record, metrics
 
     def _ask(self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> None:
@@ -469,8 +469,7 @@ class FedAlpha(flower.Strategy):
         return self._state
 
     def _with(self, state: ServerState, arrays: ArrayRecord) -> ServerState:
-        found = {name: array.numpy() for name, array in arrays.items()}
-        return dataclasses.replace(state, broadcast=self.rules.form.changed(state.broadcast, found))
+        return dataclasses.replace(state, broadcast=self.rules.form.changed(state.broadcast, opened(arrays)))
 
     def _model(self) -> dict[str, Any]:
         assert self._state is not None

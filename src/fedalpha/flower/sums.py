@@ -159,6 +159,8 @@ def beyond(arrays: Mapping[str, NDArray[Any]], known: Mapping[str, float], bound
     """Where arrays are not finite, or ``bound`` times larger than ``known`` (`largest`) says; None if nowhere."""
     for name, value in largest(arrays).items():
         limit = bound * max(1.0, known.get(name, 1.0))
-        if not value <= limit:  # also where it is NaN
+        if not math.isfinite(value):
+            return f"{name!r} holds NaN or infinity"
+        if value > limit:
             return f"{name!r} holds {value:g}; at most {limit:g} is accepted (bound={bound:g})"
     return None

@@ -50,6 +50,9 @@ class TorchForm:
     def arrays(self, parameters: Parameters) -> Arrays:
         return {name: value.detach().cpu().numpy() for name, value in parameters.items()}
 
+    def parameters(self, arrays: Arrays) -> Parameters:
+        return tensors(arrays)
+
     def report(self, read: Read) -> Report:
         return Report(
             read.id,

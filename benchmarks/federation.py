@@ -1,0 +1,189 @@
+"""What a live server costs: time and memory of an aggregation against Flower's FedAvg, and memory while it streams."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LAYERS = 267
+"""Arrays of a model, as many as a ResNet-50 has."""
+
+
+def measure(out: Path, turns: int, values: int, clients: Iterable[int], streamed: Iterable[int]) -> dict[str, Any]:
+    """Run everything, in processes of their own, and write ``federation.json`` and ``federation.md``."""
+    found: dict[str, Any] = {"values": values, "turns": turns, "aggregation": [], "streaming": []}
+    for count in clients:
+        found["aggregation"].append(_apart("aggregation", count, values, turns))
+    for count in streamed:
+        found["streaming"].append(_apart("streaming", count, values, 1))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "federation.json").write_text(json.dumps(found, indent=1) + "\n")
+    (out / "federation.md").write_text(table(found))
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    """Both tables as Markdown."""
+    lines = ["| clients | FedAvg (s) | FedAlpha (s) | ratio | FedAvg, extra models | FedAlpha, extra models |"]
+    lines += ["|---:|---:|---:|---:|---:|---:|"]
+    for row in found["aggregation"]:
+        seconds, extra = row["seconds"], row["extra_models"]
+        lines.append(
+            f"| {row['clients']} | {seconds['FedAvg']:.2f} | {seconds['FedAlpha']:.2f} | {row['ratio']:.2f} "
+            f"| {extra['FedAvg']:.2f} | {extra['FedAlpha']:.2f} |"
+        )
+    lines += ["", "| clients | peak above the process's own, in models |", "|---:|---:|"]
+    lines += [f"| {row['clients']} | {row['peak_models']:.2f} |" for row in found["streaming"]]
+    return "\n".join(lines) + "\n"
+
+
+def _apart(what: str, clients: int, values: int, turns: int) -> Any:
+    command = [sys.executable, "-m", "benchmarks.federation", what, str(clients), str(values), str(turns)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def aggregation(clients: int, values: int, turns: int) -> dict[str, Any]:
+    """Flower's FedAvg and FedAlpha aggregate the same replies, in turns; then the peak of each, traced."""
+    from flwr.serverapp.strategy import FedAvg
+
+    grid = _Grid(clients, values, kinds=3)
+    ours, theirs = _alpha(), FedAvg(fraction_evaluate=0.0)
+    first = grid.model(0)
+    ours.resume(first)
+
+    def play(rule: Any, number: int, traced: bool) -> float:
+        messages = list(rule.configure_train(number, first, _config(), grid))
+        replies = [grid.reply(message) for message in messages]
+        if traced:
+            tracemalloc.start()
+        begun = time.perf_counter()
+        rule.aggregate_train(number, replies)
+        took = time.perf_counter() - begun
+        if traced:
+            took = tracemalloc.get_traced_memory()[1] / (4 * values)
+            tracemalloc.stop()
+        if rule is ours:
+            rule.aggregate_evaluate(number, [])
+        return took
+
+    seconds: dict[str, list[float]] = {"FedAvg": [], "FedAlpha": []}
+    for turn in range(turns + 1):
+        for rule in (ours, theirs) if turn % 2 else (theirs, ours):
+            took = play(rule, turn + 1, False)
+            if turn:  # the first turn warms up
+                seconds["FedAlpha" if rule is ours else "FedAvg"].append(took)
+    extra = {"FedAvg": play(theirs, turns + 2, True), "FedAlpha": play(ours, turns + 2, True)}
+    ratios = [a / b for a, b in zip(seconds["FedAlpha"], seconds["FedAvg"], strict=True)]
+    medians = {name: statistics.median(found) for name, found in seconds.items()}
+    return {"clients": clients, "seconds": medians, "ratio": statistics.median(ratios), "extra_models": extra}
+
+
+def streaming(clients: int, values: int, turns: int) -> dict[str, Any]:
+    """The peak of a whole run of two rounds in which replies are made as they are pulled."""
+    rule = _alpha()
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    grid = _Grid(clients, values, kinds=1)
+    rule.start(grid, grid.model(0), num_rounds=2, timeout=60)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - own
+    return {"clients": clients, "peak_models": 1024 * peak / (4 * values)}
+
+
+def _alpha() -> Any:
+    from fedalpha.flower import FedAlpha
+
+    return FedAlpha("FedAvg", fraction_evaluate=0.0, bound=1e4)
+
+
+def _config() -> Any:
+    from flwr.app import ConfigRecord
+
+    return ConfigRecord()
+
+
+def _grid() -> Any:
+    from flwr.serverapp import Grid
+
+    return Grid
+
+
+class _Grid(_grid()):  # type: ignore[misc]
+    """Clients that answer at once; a model is made when its reply is pulled, from ``kinds`` different ones."""
+
+    def __init__(self, clients: int, values: int, kinds: int) -> None:
+        from flwr.supercore.task_identity import TaskIdentity
+
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+        self.clients, self.values, self.kinds = clients, values, kinds
+        self._sent: dict[str, Any] = {}
+        self._made: dict[int, Any] = {}
+
+    def model(self, kind: int) -> Any:
+        from flwr.app import Array, ArrayRecord
+
+        rng, size = np.random.default_rng(kind), self.values // LAYERS
+        return ArrayRecord({f"layer{i}": Array(rng.standard_normal(size, dtype=np.float32)) for i in range(LAYERS)})
+
+    def reply(self, message: Any) -> Any:
+        from flwr.app import Message, MetricRecord, RecordDict
+
+        if message.metadata.message_type == "query.client":
+            told = MetricRecord({"client-id": message.metadata.dst_node_id, "num-examples": 10})
+            return Message(RecordDict({"metrics": told}), reply_to=message)
+        kind = message.metadata.dst_node_id % self.kinds
+        if self.kinds > 1:
+            self._made.setdefault(kind, self.model(kind))
+        arrays = self._made.get(kind) or self.model(kind)
+        metrics = MetricRecord({"num-examples": 10, "train_loss": 1.0})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(1, self.clients + 1))
+
+    def get_nodes(self) -> Any:
+        from types import SimpleNamespace
+
+        ids = self.get_node_ids()
+        return [SimpleNamespace(node_id=id, name="", public_key=b"", registered_at="") for id in ids]
+
+    def push_messages(self, messages: Iterable[Any]) -> list[str]:
+        names = []
+        for message in messages:
+            name = f"{len(self._sent)}-{message.metadata.dst_node_id}"
+            message.metadata.__dict__["_message_id"] = name
+            self._sent[name] = message
+            names.append(name)
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Any]:
+        return [self.reply(self._sent[name]) for name in message_ids]
+
+    def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> list[Any]:
+        return self.pull_messages(self.push_messages(messages))
+
+    def set_run(self, run: Any) -> None:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Any:
+        raise NotImplementedError
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+if __name__ == "__main__":
+    kind, *numbers = sys.argv[1:]
+    print(json.dumps({"aggregation": aggregation, "streaming": streaming}[kind](*map(int, numbers))))
