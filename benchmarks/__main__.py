@@ -129,13 +129,13 @@ def saving() -> None:
 
 
 @app.command()
-def federation(
-    out: Annotated[Path, typer.Option(help="Folder for federation.json and federation.md.")] = OUT / "federation",
+def server(
+    out: Annotated[Path, typer.Option(help="Folder for server.json and server.md.")] = OUT / "server",
     turns: Annotated[int, typer.Option(min=1, help="Aggregations of each, in turns.")] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="A small model and few clients, as a check.")] = False,
 ) -> None:
     """Time and memory of a live server: an aggregation against Flower's FedAvg, and the peak while it streams."""
-    from benchmarks.federation import measure, table
+    from benchmarks.server import measure, table
 
     sizes = (267_000, (2, 3), (2, 3)) if quick else (25_600_000, (10, 30), (4, 16, 64))
     typer.echo(table(measure(out, turns, *sizes)))

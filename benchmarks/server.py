@@ -20,15 +20,15 @@ LAYERS = 267
 
 
 def measure(out: Path, turns: int, values: int, clients: Iterable[int], streamed: Iterable[int]) -> dict[str, Any]:
-    """Run everything, in processes of their own, and write ``federation.json`` and ``federation.md``."""
+    """Run everything, in processes of their own, and write ``server.json`` and ``server.md``."""
     found: dict[str, Any] = {"values": values, "turns": turns, "aggregation": [], "streaming": []}
     for count in clients:
         found["aggregation"].append(_apart("aggregation", count, values, turns))
     for count in streamed:
         found["streaming"].append(_apart("streaming", count, values, 1))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "federation.json").write_text(json.dumps(found, indent=1) + "\n")
-    (out / "federation.md").write_text(table(found))
+    (out / "server.json").write_text(json.dumps(found, indent=1) + "\n")
+    (out / "server.md").write_text(table(found))
     return found
 
 
@@ -48,7 +48,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def _apart(what: str, clients: int, values: int, turns: int) -> Any:
-    command = [sys.executable, "-m", "benchmarks.federation", what, str(clients), str(values), str(turns)]
+    command = [sys.executable, "-m", "benchmarks.server", what, str(clients), str(values), str(turns)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
@@ -94,9 +94,10 @@ def aggregation(clients: int, values: int, turns: int) -> dict[str, Any]:
 def streaming(clients: int, values: int, turns: int) -> dict[str, Any]:
     """The peak of a whole run of two rounds in which replies are made as they are pulled."""
     rule = _alpha()
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     grid = _Grid(clients, values, kinds=1)
-    rule.start(grid, grid.model(0), num_rounds=2, timeout=60)
+    first = grid.model(0)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # with the model of which the grid sends copies
+    rule.start(grid, first, num_rounds=2, timeout=60)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - own
     return {"clients": clients, "peak_models": 1024 * peak / (4 * values)}
 
@@ -133,19 +134,24 @@ class _Grid(_grid()):  # type: ignore[misc]
     def model(self, kind: int) -> Any:
         from flwr.app import Array, ArrayRecord
 
-        rng, size = np.random.default_rng(kind), self.values // LAYERS
-        return ArrayRecord({f"layer{i}": Array(rng.standard_normal(size, dtype=np.float32)) for i in range(LAYERS)})
+        if kind not in self._made:
+            rng, size = np.random.default_rng(kind), self.values // LAYERS
+            layers = {f"layer{i}": rng.standard_normal(size, dtype=np.float32) for i in range(LAYERS)}
+            self._made[kind] = ArrayRecord({name: Array(value) for name, value in layers.items()})
+        return self._made[kind]
 
     def reply(self, message: Any) -> Any:
-        from flwr.app import Message, MetricRecord, RecordDict
+        from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
         if message.metadata.message_type == "query.client":
             told = MetricRecord({"client-id": message.metadata.dst_node_id, "num-examples": 10})
             return Message(RecordDict({"metrics": told}), reply_to=message)
         kind = message.metadata.dst_node_id % self.kinds
-        if self.kinds > 1:
-            self._made.setdefault(kind, self.model(kind))
-        arrays = self._made.get(kind) or self.model(kind)
+        arrays = self.model(kind)
+        if self.kinds == 1:  # a reply as it comes from the network, in memory of its own
+            arrays = ArrayRecord(
+                {k: Array(a.dtype, a.shape, a.stype, bytes(memoryview(a.data))) for k, a in arrays.items()}
+            )
         metrics = MetricRecord({"num-examples": 10, "train_loss": 1.0})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
