@@ -103,6 +103,7 @@ def test_a_key_cannot_name_a_file_elsewhere(given: Path) -> None:
         lambda plan: plan.update(cells=3),
         lambda plan: plan["cells"][0].update(case=[]),
         lambda plan: plan["cells"][0]["settings"].update(rounds="many"),
+        lambda plan: plan["cells"][0]["settings"].update(rounds=10**400),
         lambda plan: plan.update(study=[]),
         lambda plan: plan.pop("study"),
     ],

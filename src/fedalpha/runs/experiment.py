@@ -38,7 +38,7 @@ from fedalpha.runs.loggers import LOGGERS
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.task import TASKS
-from fedalpha.text import Registry, whole
+from fedalpha.text import Registry, quoted, whole
 from fedalpha.update import UPDATES, Broadcast, Update
 from fedalpha.update.fit import check_fit
 
@@ -68,7 +68,7 @@ class Evaluate:
         whole("evaluate: every", self.every, least=1)
         whole("liars", self.liars)
         if self.signal not in ("validation", "test"):
-            raise ValueError(f"signal = {self.signal!r} is not one of validation, test")
+            raise ValueError(f"signal = {quoted(self.signal)} is not one of validation, test")
         _ = self.watch  # reports mistakes
 
     @cached_property

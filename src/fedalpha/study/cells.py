@@ -60,7 +60,7 @@ class Cell:
         stop = condition(entry["stop_at"], "stop_at") if "stop_at" in entry else None
         given = entry["settings"]
         for name in ("rounds", "clients", "seed", "evaluate_every"):
-            if type(given.get(name, 1)) is not int or given.get(name, 1) < 0:
+            if type(given.get(name, 1)) is not int or not 0 <= given.get(name, 1) <= 2**53:
                 raise ValueError(f"{name} = {quoted(given[name])} is not a whole number")
         for name in ("dataset", "partition", "strategy", "update"):
             if not isinstance(given.get(name, ""), str):
