@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 import multiprocessing
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,7 +116,8 @@ class _Count(logging.Filter):
         self.refusals = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self.refusals += "refused" in record.getMessage()
+        named = re.search(r"client (.*?) refused:", record.getMessage())
+        self.refusals += 0 if named is None else len(named[1].split(", "))  # clients with one reason share a line
         return False
 
 
@@ -148,7 +150,7 @@ def _strategy_row(strategy: Strategy, data: Federation, least: int, texts: tuple
             refused = {r.client for r in played.refusals}
             row["rounds"] += 1
             row["injected"] += len(watched.hit)
-            row["refused"] += len(played.refusals)
+            row["refused"] += len({(r.client, r.reason) for r in played.refusals})
             row["logged"] += _count.refusals - before
             row["kept"] += played.kept is not None
             if fault.text_name in MUST_BE_REFUSED or text.startswith("lie(loss=-"):
