@@ -36,10 +36,10 @@ def main() -> None:
         with Deployment(folder, given.nodes, tls=given.tls) as flower:
             for place, strategy in enumerate(strategies):
                 print(f"{strategy}: {given.rounds} rounds …", flush=True)
-                save = folder / f"result{place}"
-                config = {"strategy": strategy, "rounds": given.rounds, "clients": given.nodes, "save": str(save)}
+                out = folder / f"result{place}"
+                config = {"strategy": strategy, "rounds": given.rounds, "clients": given.nodes, "out": str(out)}
                 flower.run(config)
-                rows = [json.loads(line) for line in (save / "history.jsonl").read_text().splitlines()]
+                rows = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
                 table.add_row(
                     strategy,
                     f"{100 * rows[-1]['accuracy']:.1f}",

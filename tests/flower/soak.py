@@ -26,25 +26,25 @@ def flower(tmp_path: Path) -> Iterator[Deployment]:
 
 def test_the_superlink_killed_and_started_again_ends_with_the_same_bytes(flower: Deployment) -> None:
     """With its children; the nodes stay and connect again. The run is submitted once more with the same folder."""
-    save = flower.folder / "link"
-    config = {"strategy": "FedWorse(k=2)", "rounds": 4, "save": str(save)}
+    out = flower.folder / "link"
+    config = {"strategy": "FedWorse(k=2)", "rounds": 4, "out": str(out)}
     flower.submit(config)
-    until(lambda: rows(save))
+    until(lambda: rows(out))
     stop(flower.superlink, signal.SIGKILL)
-    done = len(rows(save))
+    done = len(rows(out))
     assert done < 4
     time.sleep(5)
     flower.start_superlink()
     flower.run(config)
     model, alphas = expected(4)
-    assert final(save).tobytes() == model.tobytes()
-    assert [row["alpha"] for row in rows(save)] == alphas
+    assert final(out).tobytes() == model.tobytes()
+    assert [row["alpha"] for row in rows(out)] == alphas
 
 
 def test_a_node_that_was_killed_comes_back_as_the_same_client_and_nobody_takes_its_place(flower: Deployment) -> None:
     """While it is away, another registered node claims its id and is refused, because its key is another one."""
-    save = flower.folder / "away"
-    config = {"strategy": "FedWorse(k=2)", "save": str(save), "clients": 2}
+    out = flower.folder / "away"
+    config = {"strategy": "FedWorse(k=2)", "out": str(out), "clients": 2}
     flower.run({**config, "rounds": 1})
     stop(flower.supernodes[0], signal.SIGKILL)
     flower.register(make_node_key(flower.folder / "certificates", "impostor"), "impostor")
@@ -52,7 +52,7 @@ def test_a_node_that_was_killed_comes_back_as_the_same_client_and_nobody_takes_i
     time.sleep(75)  # the heartbeat of the first node lapses
     flower.run({**config, "rounds": 2})
     stop(impostor)
-    assert rows(save)[1]["cohort"] == [1, 2]
+    assert rows(out)[1]["cohort"] == [1, 2]
 
     def back() -> bool:
         if flower.supernodes[0].poll() is not None:  # refused until its heartbeat has lapsed: supervise with retry
@@ -62,5 +62,5 @@ def test_a_node_that_was_killed_comes_back_as_the_same_client_and_nobody_takes_i
 
     until(back)
     flower.run({**config, "rounds": 3, "clients": 3})
-    assert rows(save)[2]["cohort"] == [0, 1, 2]
-    assert rows(save)[2]["nodes"]["0"] == "node0"
+    assert rows(out)[2]["cohort"] == [0, 1, 2]
+    assert rows(out)[2]["nodes"]["0"] == "node0"

@@ -43,19 +43,19 @@ def test_an_unregistered_node_is_refused(flower: Deployment) -> None:
 
 def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower: Deployment) -> None:
     """A normal run in two halves: killed in round 2, then continued from round 1's state."""
-    save = flower.folder / "resumed"
-    config = {"strategy": "FedWorse(k=2)", "rounds": 3, "save": str(save)}
+    out = flower.folder / "resumed"
+    config = {"strategy": "FedWorse(k=2)", "rounds": 3, "out": str(out)}
     first = flower.submit(config)
-    until(lambda: rows(save))
+    until(lambda: rows(out))
     for id in flower.server_apps():
         os.kill(id, signal.SIGKILL)
     until(lambda: not flower.server_apps())
-    assert len(rows(save)) < 3
+    assert len(rows(out)) < 3
     flower.run(config)
     model, alphas = expected(3)
-    assert final(save).tobytes() == model.tobytes()
-    assert [row["alpha"] for row in rows(save)] == alphas
-    assert [row["round"] for row in rows(save)] == [1, 2, 3]
+    assert final(out).tobytes() == model.tobytes()
+    assert [row["alpha"] for row in rows(out)] == alphas
+    assert [row["round"] for row in rows(out)] == [1, 2, 3]
     assert flower.status(first) != "finished:completed"
 
 
@@ -69,13 +69,13 @@ def test_hostile_nodes_that_are_registered_do_not_matter(flower: Deployment) -> 
             hostile.append(flower.start_supernode(place, config=config))
         logs = [flower.folder / f"supernode{place}.log" for place in configs]
         until(lambda: all(log.exists() and "SuperNode ID" in log.read_text() for log in logs))
-        save = flower.folder / "hostile"
-        run = flower.submit({"strategy": "FedWorse(k=3)", "rounds": 1, "clients": 4, "save": str(save)})
+        out = flower.folder / "hostile"
+        run = flower.submit({"strategy": "FedWorse(k=3)", "rounds": 1, "clients": 4, "out": str(out)})
         assert flower.wait(run) == "finished:completed"
     finally:
         for process in hostile:
             stop(process)
-    (row,) = rows(save)
+    (row,) = rows(out)
     assert row["cohort"] == [0, 1, 2, 5]
     assert row["nodes"] == {str(id): f"node{id}" for id in row["cohort"]}
     assert [(r["client"], "has shape (5000000,), expected (4,)" in r["reason"]) for r in row["refused"]] == [(5, True)]
@@ -85,13 +85,13 @@ def test_hostile_nodes_that_are_registered_do_not_matter(flower: Deployment) -> 
 
 
 def test_a_supernode_killed_in_a_round_is_left_out(flower: Deployment) -> None:
-    save, flag = flower.folder / "killed", flower.folder / "training"
-    config = {"strategy": "FedAvg", "rounds": 1, "save": str(save), "slow": 1, "slow-round": 1, "flag": str(flag)}
+    out, flag = flower.folder / "killed", flower.folder / "training"
+    config = {"strategy": "FedAvg", "rounds": 1, "out": str(out), "slow": 1, "slow-round": 1, "flag": str(flag)}
     run = flower.submit({**config, "timeout": 40.0})
     until(flag.exists)
     stop(flower.supernodes[1], signal.SIGKILL)
     assert flower.wait(run) == "finished:completed"
-    row = rows(save)[0]
+    row = rows(out)[0]
     assert row["alpha"] == [0.5, 0.0, 0.5]
     assert [refusal["client"] for refusal in row["refused"]] == [1]
     assert not row["kept"]

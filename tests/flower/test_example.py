@@ -51,11 +51,11 @@ class Stub:
     def __exit__(self, *_: object) -> None: ...
 
     def run(self, config: dict[str, Any]) -> None:
-        save = Path(config["save"])
-        assert save.is_absolute()
-        save.mkdir(parents=True)
+        out = Path(config["out"])
+        assert out.is_absolute()
+        out.mkdir(parents=True)
         row = {"accuracy": 0.5, "bytes_up": 1000, "seconds": 1.0, "alpha": [1.0]}
-        (save / "history.jsonl").write_text(json.dumps(row) + "\n")
+        (out / "history.jsonl").write_text(json.dumps(row) + "\n")
 
 
 def test_a_relative_folder_is_where_the_user_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def check() -> None:
             with Deployment(folder, 2, app=ROOT / "tests" / "flower" / "app") as flower:
                 for strategy in ("FedWorse(k=1)", "FedAvg"):
                     place = folder / strategy
-                    flower.run({"strategy": strategy, "rounds": 2, "clients": 2, "save": str(place)})
+                    flower.run({"strategy": strategy, "rounds": 2, "clients": 2, "out": str(place)})
                     w = np.zeros(4)
                     for row in map(json.loads, (place / "history.jsonl").read_text().splitlines()[1:]):
                         targets = np.array([[i, 1, -i, 0.5] for i in row["cohort"]])

@@ -19,7 +19,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = FedAlpha(
         str(config["strategy"]),
         seed=SEED,
-        out=str(config["save"]) or None,
+        out=str(config["out"]) or None,
         fraction_evaluate=0.0,
         min_train_nodes=1,
         min_available_nodes=clients,

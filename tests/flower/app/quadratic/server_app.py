@@ -18,11 +18,11 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     strategy = FedAlpha(
         str(config["strategy"]),
-        out=str(config["save"]),
+        out=str(config["out"]),
         fraction_evaluate=0.0,
         min_train_nodes=1,
         min_available_nodes=int(config["clients"]),
     )
     start = ArrayRecord({"w": Array(np.zeros(4, dtype=np.float32))})
     result = strategy.start(grid, start, num_rounds=int(config["rounds"]), timeout=float(config["timeout"]))
-    np.save(Path(str(config["save"])) / "w.npy", result.arrays["w"].numpy())
+    np.save(Path(str(config["out"])) / "w.npy", result.arrays["w"].numpy())
