@@ -391,5 +391,5 @@ def test_nobody_who_moves_leaves_the_model_as_it_is(digits: Pooled) -> None:
 
 @pytest.mark.parametrize("every", [0, "5", True, 2.5])
 def test_how_often_to_evaluate_is_a_number_of_rounds(every: int) -> None:
-    with pytest.raises(ValueError, match=r"evaluate: every = .*number of rounds"):
+    with pytest.raises(ValueError, match=r"evaluate: every = .*whole number ≥ 1"):
         Evaluate(every)
