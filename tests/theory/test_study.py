@@ -13,15 +13,15 @@ from fedalpha.theory.study import verifiable_strategies, verify
 EARLY = ["switch(FedWorse, FedAvg, at=2)", "switch(FedBetter, FedAvg, at=3)", "anneal(FedWorse, FedAvg, rounds=4)"]
 
 
-def test_no_violation_on_two_hundred_random_problems() -> None:
+def test_no_violation_on_sixty_random_problems() -> None:
     """All strategies, all statements; the long version is ``fedalpha theory --verify 400``."""
     rules = [r for r in verifiable_strategies(all_examples=False) if not isinstance(r, Switch)] + EARLY
-    result = verify(200, rules, rounds=4, replicas=48, noisy=0.07)
+    result = verify(60, rules, rounds=4, replicas=48, noisy=0.07)
     assert result.violations == 0
     rows = {row["statement"]: row for row in result.rows(by_strategy=False)}
     assert len(rows) == 15  # also the Worse family, a switch and unequal work
-    assert result.runs >= 200 * len(rules)
-    assert all(rows[s]["comparisons"] > 10_000 for s in ("exact step", "Theorem 1, mended", "Theorem 1, paper"))
+    assert result.runs >= 60 * len(rules)
+    assert all(rows[s]["comparisons"] > 3_000 for s in ("exact step", "Theorem 1, mended", "Theorem 1, paper"))
     assert rows["exact step"]["median_ratio"] < 1.5  # tight enough to mean something
 
 
