@@ -232,7 +232,8 @@ def against(stored: Mapping[str, Any], method: str) -> dict[str, Difference]:
 
 def draw(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Paired differences to FedAvg with their intervals, one panel per federation."""
-    from fedalpha.analysis.plots import COLOURS, figure
+    from fedalpha.analysis.plots import figure
+    from fedalpha.store.exports import COLOURS
 
     height = 1.2 + 0.24 * max(len(s["methods"]) for s in studies.values())
     fig, axes = figure(6.2 * len(studies), height, columns=len(studies))

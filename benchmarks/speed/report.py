@@ -79,7 +79,8 @@ def table(
 
 def draw_rounds(found: Iterable[Cell], path: Path) -> None:
     """Seconds per round in workloads A and B, with a bar from the smallest to the largest."""
-    from fedalpha.analysis.plots import COLOURS, figure
+    from fedalpha.analysis.plots import figure
+    from fedalpha.store.exports import COLOURS
 
     timed = [[c for c in found if c.workload == w and c.median is not None] for w in ("A", "B")]
     timed = [sorted(group, key=lambda c: c.median or 0) for group in timed if group]
@@ -102,7 +103,8 @@ def draw_rounds(found: Iterable[Cell], path: Path) -> None:
 
 def draw_memory(found: Iterable[Cell], path: Path) -> None:
     """Peak memory and seconds per round against the number of registered clients."""
-    from fedalpha.analysis.plots import COLOURS, figure
+    from fedalpha.analysis.plots import figure
+    from fedalpha.store.exports import COLOURS
 
     populations = [c for c in found if c.workload == "C" and c.median is not None]
     if not populations:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedalpha.analysis.history import History
-from fedalpha.analysis.plots import figure, over_rounds, plot_comparison, plot_run
+from fedalpha.analysis.plots import figure, figure_of, over_rounds, plot_comparison, plot_run
 
 
 def history(accuracy: list[float | None]) -> History:
@@ -40,3 +40,29 @@ def test_the_same_runs_give_the_same_picture_and_others_another(tmp_path: Path) 
 def test_a_run_without_evaluations_has_an_empty_picture(tmp_path: Path) -> None:
     plot_run(history([None, None]), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_accuracy_stays_between_0_and_100_and_its_target_is_named() -> None:
+    """Bands of two seeds that disagree reach far beyond; the axis and the bands do not."""
+    fig = figure_of({"FedAvg": [history([0.02, 0.5, 0.98]), history([0.1, 0.9, 0.6])]}, target=0.6)
+    accuracy, _ = fig.axes
+    bottom, top = accuracy.get_ylim()
+    assert bottom >= 0
+    assert top <= 100
+    band = accuracy.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() >= 0
+    assert band[:, 1].max() <= 100
+    assert [text.get_text() for text in accuracy.texts] == ["60 %"]
+
+
+def test_a_loss_axis_starts_near_its_curves() -> None:
+    rows: list[dict[str, Any]] = [{"round": r, "accuracy": None, "loss": 2.0 + r / 10} for r in range(4)]
+    fig = figure_of({"FedAvg": [History(rows, {})]}, column="loss")
+    assert fig.axes[0].get_ylim()[0] > 1.5
+
+
+def test_the_legend_stands_outside_of_the_axes() -> None:
+    fig = figure_of({name: [history([0.1, 0.5])] for name in ("FedAvg", "FedWorse")})
+    fig.canvas.draw()
+    box = fig.legends[0].get_window_extent()
+    assert not any(box.overlaps(ax.get_window_extent()) for ax in fig.axes)

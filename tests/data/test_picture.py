@@ -10,6 +10,7 @@ from rich.console import Console
 from fedalpha.data import PARTITIONS, describe_partition, plot_partition
 from fedalpha.data.picture import label_counts, label_skew
 from fedalpha.rng import generator
+from fedalpha.store.exports import COLOURS
 
 NAMES = [f"label {k}" for k in range(10)]
 
@@ -48,3 +49,15 @@ def test_description() -> None:
     text = console.file.getvalue()
     for expected in ("a title", "2 clients, 4 samples", "0.333", "0.500"):
         assert expected in text
+
+
+def test_no_two_colours_are_alike() -> None:
+    """Neighbours in a bar are told apart: the hues of the palette differ, or their lightness does."""
+    from matplotlib.colors import to_rgb
+
+    colours = np.array([to_rgb(colour) for colour in COLOURS])
+    apart = np.abs(colours[:, None] - colours[None]).sum(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert apart.min() > 0.35
+    blue = [c for c in colours if c[2] > 0.6 and c[2] > 1.2 * c[0] and c[2] > 1.2 * c[1]]
+    assert len(blue) == 2  # one blue, and a purple

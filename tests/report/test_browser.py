@@ -92,7 +92,32 @@ def test_it_reads_well_on_a_phone_in_the_dark_and_on_paper(page: Chromium) -> No
     assert page.value(cut) == 0
     page.medium("screen")
     page.resize(390, 844, mobile=True)
-    assert page.value(cut) == 1  # there it scrolls
+    assert page.value(cut) == 0  # there a row is a card
+
+
+def test_every_number_of_the_table_is_on_a_phones_screen(page: Chromium) -> None:
+    page.resize(390, 844, mobile=True)
+    page.wait("document.querySelector('svg').getBoundingClientRect().width < 380")
+    outside = """[...document.querySelectorAll('.scroll td.number')].filter((cell) => {
+        const box = cell.getBoundingClientRect(); return box.left < 0 || box.right > 390; }).length"""
+    assert page.value("document.querySelectorAll('.scroll td.number').length") > 10
+    assert page.value(outside) == 0
+    heads = "getComputedStyle(document.querySelector('.scroll td.number'), '::before').content"
+    assert len(page.value(heads)) > 4  # the column's name stands beside the number
+
+
+def test_names_are_written_in_full_and_the_target_has_its_name(page: Chromium) -> None:
+    names = """[...document.querySelectorAll('g.row')].every((row) =>
+        [...row.querySelectorAll('.name')].map((t) => t.textContent).join(' ') === row.dataset.strategy)"""
+    assert page.value(names)
+    page.resize(390, 844, mobile=True)
+    page.wait("document.querySelector('svg').getBoundingClientRect().width < 380")
+    assert page.value(names)
+    cut = """[...document.querySelectorAll('text.name')].filter((name) => {
+        const box = name.getBoundingClientRect(); return box.left < 0 || box.right > 390; }).length"""
+    assert page.value(cut) == 0
+    targets = page.value("[...document.querySelectorAll('text.target')].map((t) => t.textContent)")
+    assert set(targets) == {"60 %"}
 
 
 def test_the_live_page_follows_a_running_study(browser: Chromium, shown: Path, tmp_path: Path) -> None:

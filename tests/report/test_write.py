@@ -166,3 +166,20 @@ def test_a_port_that_is_taken_is_told(shown: Path) -> None:
 
 def test_a_partition_that_is_not_known_here_has_no_picture() -> None:
     assert _label_counts("digits", "somebodys_plugin", 4, 0, 0.0) is None
+
+
+def test_axes_show_what_is_possible(shown: Path) -> None:
+    """Intervals of two seeds may be wider than every accuracy; the axes of the pictures are not."""
+    from fedalpha.report.figures import _across, _rows
+
+    point = {"mean": 60.0, "half": 120.0, "reached": True, "text": ""}
+    lines = [{"strategy": "FedAvg", "points": [point, point]}]
+    item = {"name": "a", "title": "a", "cases": ["1", "2"], "axis": "", "ordered": True, "lines": lines}
+    fig = _across({"colours": {"FedAvg": "#000000"}}, {**item, "within": [0, 100]})
+    bottom, top = fig.axes[0].get_ylim()
+    assert (bottom >= 0, top <= 100) == (True, True)
+    row = {"strategy": "FedAvg", "mean": 1.0, "half": 200.0, "bound": ""}
+    data = {"colours": {"FedAvg": "#000000"}, "reference": "FedAvg"}
+    fig = _rows(data, {"title": "a", "items": [row], "unit": "", "within": [-100, 100]}, zero=True)
+    left, right = fig.axes[0].get_xlim()
+    assert (left >= -100, right <= 100) == (True, True)

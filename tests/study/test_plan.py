@@ -212,3 +212,16 @@ def test_a_study_survives_toml() -> None:
     }
     found = study(values)
     assert Study(**tomllib.loads(to_toml(found))) == found
+
+
+def test_the_learning_rate_is_not_given_twice() -> None:
+    def updates(**values: Any) -> list[str]:
+        return [cell.settings.update for cell in study({"name": "a", "strategies": ["FedAvg"], **values}).cells()]
+
+    with pytest.raises(ValueError, match="lr is given twice"):
+        updates(settings={"lr": 0.1, "update": "sgd(lr=0.5)"})
+    with pytest.raises(ValueError, match="lr is given twice"):
+        updates(cases=[{"name": "b", "lr": 0.1, "update": "sgd(lr=0.5)"}])
+    # A case says more than the settings of all cases, in either form.
+    assert updates(settings={"lr": 0.1}, cases=[{"name": "b", "update": "sgd(lr=0.5)"}])[0].startswith("sgd(lr=0.5")
+    assert updates(settings={"update": "sgd(lr=0.5)"}, grid={"lr": [0.1]})[0].startswith("sgd(lr=0.1")

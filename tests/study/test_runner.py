@@ -494,3 +494,19 @@ def test_a_case_that_diverged_is_marked(tmp_path: Path) -> None:
         "bad": {"diverged in 1 of 1 runs"},
         "hopeless": {"last round without a new model in 1 of 1 runs"},
     }
+
+
+def test_the_error_of_a_failed_cell_is_told_in_all_its_lines(tmp_path: Path) -> None:
+    plugin = tmp_path / "rules.py"
+    plugin.write_text(
+        "from fedalpha.strategies import STRATEGIES, Strategy\n"
+        "@STRATEGIES.register()\n"
+        "class Talkative(Strategy):\n"
+        "    def weights(self, state, cohort):\n"
+        "        raise RuntimeError('what went wrong\\n  and what to do')\n"
+    )
+    settings = {**SMALL["settings"], "plugin": str(plugin)}
+    with pytest.raises(CellError) as error:
+        run_study(study({**SMALL, "settings": settings, "seeds": 1, "strategies": ["Talkative"]}), tmp_path / "out")
+    assert "what went wrong\n  and what to do" in str(error.value)
+    assert "Traceback" not in str(error.value)

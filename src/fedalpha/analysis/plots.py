@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import Column, columns
 from fedalpha.analysis.stats import interval
-from fedalpha.store.exports import write_figure
+from fedalpha.store.exports import COLOURS, write_figure
 from fedalpha.text import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#2b2d42", "#9c6b4e", "#9498a0")
-"""Ten colours that are told apart, also side by side in a bar."""
 _FAINT = "#6b7078"
 
 

@@ -9,24 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedalpha.store.exports import write_figure
+from fedalpha.store.exports import COLOURS, write_figure
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-# Ten distinguishable colours; with more labels they repeat.
-_COLOURS = (
-    "#4269d0",
-    "#efb118",
-    "#ff725c",
-    "#6cc5b0",
-    "#3ca951",
-    "#ff8ab7",
-    "#a463f2",
-    "#97bbf5",
-    "#9c6b4e",
-    "#9498a0",
-)
 _INK, _PALE = "#333333", "#8a8a8a"
 
 
@@ -97,7 +84,7 @@ def plot_partition(
         raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name per label")
     names = list(class_names)[:kinds]
     sizes = counts.sum(axis=1)
-    colours = [_COLOURS[k % len(_COLOURS)] for k in range(kinds)]
+    colours = [COLOURS[k % len(COLOURS)] for k in range(kinds)]
     x = np.arange(clients)
 
     width = float(np.clip(4.5 + 0.16 * clients, 8, 16))

@@ -31,9 +31,10 @@ def across(findings: Findings) -> list[dict[str, Any]]:
             for strategy in findings.study.strategies
         ]
         if any(point for line in lines for point in line["points"]):
-            heading = next(row.measure.heading for column in columns for row in column.values())
-            place = {"cases": names, "axis": axis, "ordered": ordered}
-            found.append({"name": measure, "title": heading, **place, "lines": lines})
+            shown = next(row.measure for column in columns for row in column.values())
+            within = [0, 100 if shown.scale == 100 else None]
+            place = {"cases": names, "axis": axis, "ordered": ordered, "within": within}
+            found.append({"name": measure, "title": shown.heading, **place, "lines": lines})
     return found
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from fedalpha.analysis.columns import numbers
 from fedalpha.analysis.comparison import Summary
 from fedalpha.analysis.measures import Curve
-from fedalpha.analysis.plots import COLOURS
 from fedalpha.analysis.stats import interval
 from fedalpha.analysis.tables import p_text
 from fedalpha.report.across import across
@@ -20,6 +19,7 @@ from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_table, processors
 from fedalpha.report.tables import notes, results_table
+from fedalpha.store.exports import COLOURS
 from fedalpha.study import Published, Result
 from fedalpha.text import counted
 
@@ -189,7 +189,7 @@ def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any
             }
         )
     title = f"{measure}: rounds to reach {measure.percent:g} %"
-    shared = {"name": str(measure), "items": items, "digits": 2, "unit": "rounds"}
+    shared = {"name": str(measure), "items": items, "digits": 2, "unit": "rounds", "within": [0, None]}
     return {"title": title, **shared, "published": bool(figures)}
 
 
@@ -212,7 +212,9 @@ def forest(rows: list[Summary]) -> dict[str, Any]:
             )
     unit = f"{'right' if measure.higher_is_better else 'left'} is {measure.praise}"
     title = f"Difference in {measure.heading}"
-    return {"title": title, "name": str(measure), "items": items, "digits": measure.digits, "unit": unit}
+    within = [-100, 100] if measure.scale == 100 else [None, None]  # no difference of two percentages is larger
+    named = {"title": title, "name": str(measure), "unit": unit}
+    return {**named, "items": items, "digits": measure.digits, "within": within}
 
 
 def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedalpha.analysis.plots import COLOURS, figure, over_rounds
+from fedalpha.analysis.plots import Band, draw_bands, figure, mark_target
+from fedalpha.store.exports import COLOURS
 from fedalpha.store.files import remove
 from fedalpha.store.inside import names
 from fedalpha.study.store import write_bytes
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _FAINT = "#8a8f98"
@@ -68,6 +68,7 @@ def _across(data: dict[str, Any], item: dict[str, Any]) -> Figure:
     names = [textwrap.fill(name, max(6, 56 // len(item["cases"])), break_long_words=False) for name in item["cases"]]
     ax.set_xticks(range(len(names)), names)
     ax.set_xlabel(item["axis"])
+    _clip(ax.set_ylim, item["within"])
     ax.set_title(item["title"], loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))
     return fig
@@ -98,14 +99,14 @@ def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figu
 
 def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | None) -> Figure:
     fig, axes = figure(13, 4.2, columns=2)
-    for ax, kind, title in zip(axes, ("accuracy", "loss"), ("test accuracy (%)", "test loss"), strict=True):
+    shown = (("accuracy", "test accuracy (%)", 100.0), ("loss", "test loss", 1.0))
+    for ax, (kind, title, scale) in zip(axes, shown, strict=True):
         lines = [{"strategy": item["strategy"], "rounds": item["rounds"], **item[kind]} for item in case["curves"]]
-        _lines(ax, data, lines, title, view)
-        if kind == "accuracy" and case["target"] is not None and view is None:
-            ax.axhline(case["target"], color=_FAINT, linewidth=1, linestyle="--")
-        _trim(ax, lines, view, 100.0 if kind == "accuracy" else np.inf)
+        draw_bands(ax, _bands(lines, view), data["colours"], title, scale)
         if kind == "accuracy" and view is not None and view["accuracy"] is not None:
             ax.set_ylim(*(100 * value for value in view["accuracy"]))
+        if kind == "accuracy" and case["target"] is not None:
+            mark_target(ax, case["target"])
     axes[1].legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1, 0.5))
     seeds = f"mean of {data['seeds']} seeds, 95 % band" if data["seeds"] > 1 else "one seed"
     fig.suptitle(" · ".join(t for t in (data["title"], case["name"], seeds) if t), fontsize=11, x=0.01, ha="left")
@@ -115,41 +116,29 @@ def _curves(data: dict[str, Any], case: dict[str, Any], view: dict[str, Any] | N
 def _diagnostics(data: dict[str, Any], panels: Sequence[dict[str, Any]]) -> Figure:
     fig, axes = figure(3.4 * len(panels) + 0.5, 3.4, columns=len(panels))
     for ax, panel in zip(axes, panels, strict=True):
-        _lines(ax, data, panel["lines"], panel["title"], None)
-        _trim(ax, panel["lines"], None)
+        draw_bands(ax, _bands(panel["lines"], None), data["colours"], panel["title"], 1.0)
     axes[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return fig
 
 
-def _lines(
-    ax: Axes, data: dict[str, Any], lines: Sequence[dict[str, Any]], title: str, view: dict[str, Any] | None
-) -> None:
+def _bands(lines: Sequence[dict[str, Any]], view: dict[str, Any] | None) -> dict[str, Band]:
+    """The curves of the page, without rounds that have no value or lie outside of the view."""
+    found = {}
     for item in lines:
-        rounds = np.array(item["rounds"])
+        rounds = np.array(item["rounds"], dtype=np.float64)
         middle, half = (np.array([np.nan if v is None else v for v in item[k]], dtype=float) for k in ("mean", "half"))
         keep = ~np.isnan(middle)
         if view is not None:
             keep &= (rounds >= view["rounds"][0]) & (rounds <= view["rounds"][1])
-        x, y, h = rounds[keep], middle[keep], np.nan_to_num(half[keep])
-        colour = data["colours"][item["strategy"]]
-        ax.plot(x, y, color=colour, linewidth=1.9, label=item["strategy"])
-        ax.fill_between(x, y - h, y + h, color=colour, alpha=0.15, linewidth=0)
-    over_rounds(ax, title)
+        found[item["strategy"]] = (rounds[keep], middle[keep], half[keep])
+    return found
 
 
-def _trim(ax: Axes, lines: Sequence[dict[str, Any]], view: dict[str, Any] | None, most: float = np.inf) -> None:
-    """Bands of few seeds can be enormous: they may stretch the axis by 15 % of the curves' own range."""
-    values = [
-        v
-        for item in lines
-        for r, v in zip(item["rounds"], item["mean"], strict=True)
-        if v is not None and (view is None or view["rounds"][0] <= r <= view["rounds"][1])
-    ]
-    if values:
-        low, high = min(values), max(values)
-        room = 0.15 * (high - low or 1)
-        bottom, top = ax.get_ylim()
-        ax.set_ylim(max(bottom, low - room, 0 if low >= 0 else -np.inf), min(top, high + room, most))
+def _clip(limits: Callable[..., Any], within: Sequence[float | None]) -> None:
+    """Cut an axis to the values that are possible."""
+    low, high = limits()
+    least, most = (bound if bound is not None else value for bound, value in zip(within, (low, high), strict=True))
+    limits(max(low, least), min(high, most))
 
 
 def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
@@ -171,6 +160,7 @@ def _rows(data: dict[str, Any], item: dict[str, Any], zero: bool) -> Figure:
                 [figure_["mean"] - spread, figure_["mean"] + spread], [place + 0.25] * 2, color=_FAINT, linewidth=1.3
             )
             ax.plot(figure_["mean"], place + 0.25, "D", color=_FAINT, markersize=5)
+    _clip(ax.set_xlim, item["within"])
     if zero:
         ax.axvline(0, color=_FAINT, linewidth=1, linestyle="--")
     ax.set_yticks(range(len(rows)), [row["strategy"] for row in reversed(rows)])

@@ -10,7 +10,8 @@ import numpy as np
 
 from fedalpha.analysis.anytime import bounds
 from fedalpha.analysis.measures import Measure
-from fedalpha.analysis.plots import COLOURS, figure
+from fedalpha.analysis.plots import figure
+from fedalpha.store.exports import COLOURS
 from fedalpha.study import read_tuning
 
 if TYPE_CHECKING:

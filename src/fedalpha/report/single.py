@@ -21,10 +21,11 @@ SHOWN = 100
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}img{max-width:100%}"
     "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
-    "td:last-child,th:last-child{text-align:left}"
+    "td:last-child,th:last-child{text-align:left}.scroll{overflow-x:auto}"
 )
 _POLICY = """<meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">"""
+_VIEW = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 _COLUMNS = ("round", "accuracy", "loss", "clients", "largest α", "refused", "bytes up", "seconds", "kept")
 
 
@@ -62,7 +63,7 @@ def _page(folder: Path, refresh: int) -> str:
     picture = _picture(rows, str(config.get("strategy", ""))) if len(rows) > 1 else ""
     reload = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_POLICY}{reload}<title>{title}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_VIEW}{_POLICY}{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(', '.join(facts))}.</p>{picture}"
         f"{_shadows(rows, folder)}<h2>Rounds</h2>{_table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
         f"<h2>Refusals</h2>{_table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}</body></html>\n"
@@ -130,7 +131,7 @@ def _table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
         return "<p>None.</p>"
     head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _picture(rows: list[Row], title: str) -> str:

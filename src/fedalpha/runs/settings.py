@@ -327,14 +327,12 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
     for recorded in ("versions", "resumed_with"):
         values.pop(recorded, None)
     values = _of_python(values, path)
-    for given in (values, options):
-        check_once(given)
-    values = {name: value for name, value in values.items() if not _replaced(name, options)}
+    values = layered(values, options)
     for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
         if name in options:
             settings({name: options[name]})
     with reading(path, trust):
-        return settings({**values, **options})
+        return settings(values)
 
 
 def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -365,6 +363,18 @@ def check_once(values: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{again[0]} is given twice: {values[again[0]]!r}, and in {rule} = {values[rule]!r}; keep one"
             )
+
+
+def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """One table from several; later ones win. A rule with an argument replaces the setting for that argument.
+
+    Raises ValueError if one table gives an argument twice.
+    """
+    found: dict[str, Any] = {}
+    for layer in layers:
+        check_once(layer)
+        found = {name: value for name, value in found.items() if not _replaced(name, layer)} | dict(layer)
+    return found
 
 
 def _replaced(name: str, options: Mapping[str, Any]) -> bool:

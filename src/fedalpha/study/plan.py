@@ -43,7 +43,7 @@ from fedalpha.analysis.columns import PerClient, numbers
 from fedalpha.analysis.conditions import Comparison, condition
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.runs.settings import Settings, read_text, settings
+from fedalpha.runs.settings import Settings, layered, read_text, settings
 from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
@@ -289,13 +289,15 @@ class Study(BaseModel):
     def layout(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
         """The cells of one case."""
         given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
-        name, stop = given.pop("protocol"), given.pop("stop_at")
+        name, stop = given["protocol"], given["stop_at"]
         chosen = protocol(name) if name else None
         rules: dict[str, Any] = {}
+        layers: list[Mapping[str, Any]] = [self.settings, variation]
         if chosen is not None:
             own = dict(self.protocols.get(chosen.name, {}))
             rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
-            given = {**chosen.settings, **own, **given}
+            layers = [chosen.settings, own, *layers]
+        given = {k: v for k, v in layered(*layers).items() if k not in ("protocol", "stop_at")}
         texts = {text: str(restyled(text, rules)) for text in self.strategies}
         given["validation"] = settings(given).validation_for(texts.values())
         ends = None if stop is None else condition(stop, "stop_at")

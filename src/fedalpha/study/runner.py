@@ -71,7 +71,19 @@ def raise_errors(errors: Mapping[str, str], unique: Sequence[Cell], planned: int
         failed = f"{len(errors)} of {planned} cells failed, the others are done"
         if len(errors) == len(unique):
             failed = "every cell failed"
-        raise CellError(f"{failed} (in full: {store.log}/*.error). The first, {lines[0]}:\n{lines[-1]}")
+        raise CellError(f"{failed} (in full: {store.log}/*.error). The first, {lines[0]}:\n{_message(lines[1:])}")
+
+
+def _message(lines: Sequence[str]) -> str:
+    """The error at the end of a traceback, with all of its lines.
+
+    >>> _message(["Traceback (most recent call last):", '  File "a.py", line 1, in f', "    g()", "ValueError: a", "b"])
+    'ValueError: a\\nb'
+    """
+    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    after = lines[frames[-1] + 1 :] if frames else lines
+    start = next((i for i, line in enumerate(after) if line and not line.startswith(" ")), 0)
+    return "\n".join(after[start:])
 
 
 def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:

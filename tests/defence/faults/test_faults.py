@@ -123,3 +123,12 @@ def test_unknown_faults_and_arguments_are_named() -> None:
         FAULTS.parse("malformed(kind=x)")
     with pytest.raises(ValueError, match="at least one"):
         FAULTS.parse("together()")
+
+
+def test_a_lie_is_a_number() -> None:
+    found = FAULTS.parse("lie(loss=nan, clients=1)")
+    assert math.isnan(found.loss)  # type: ignore[attr-defined]
+    assert FAULTS.parse(str(found)) == found
+    for text in ("lie(loss=drop)", "lie(loss=huge)"):
+        with pytest.raises(ValueError, match=r"lie: loss = .*; give a number"):
+            FAULTS.parse(text)

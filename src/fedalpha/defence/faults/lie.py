@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import field
 
 import numpy as np
@@ -19,6 +20,13 @@ class lie(Fault):
     """Clients lie about their losses: the Worse family gives all weight to a huge loss, the Better family to 0."""
 
     loss: float = field(default=1e9, metadata={"always": True})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if str(self.loss) == "nan":  # in a text the word names the fault, too
+            object.__setattr__(self, "loss", math.nan)
+        if isinstance(self.loss, bool) or not isinstance(self.loss, int | float):
+            raise ValueError(f"lie: loss = {self.loss}; give a number, or inf or nan")
 
     def losses(self, scene: Scene, ids: Ids, losses: Array) -> Array:
         liars = self.acting(scene, ids.tolist())

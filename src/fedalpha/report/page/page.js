@@ -86,7 +86,8 @@ function curves(holder, { title, lines, digits, window: view, target, caption, m
   }
   svg.append(element("text", { x: width - margin.right, y: height - 3, "text-anchor": "end" }, "round"));
   if (target !== null && target !== undefined && target > low && target < high)
-    svg.append(element("line", { class: "zero", x1: margin.left, x2: width - margin.right, y1: y(target), y2: y(target) }));
+    svg.append(element("line", { class: "zero", x1: margin.left, x2: width - margin.right, y1: y(target), y2: y(target) }),
+      element("text", { class: "target", x: margin.left + 4, y: y(target) - 4 }, `${target} %`));
   const plot = element("g", { "clip-path": `url(#${clipId})` });
   for (const line of shown) {
     const points = inside(line);
@@ -119,19 +120,35 @@ function curves(holder, { title, lines, digits, window: view, target, caption, m
 
 // Dots with intervals (R_p), and the forest of paired differences ------------------------------------
 
-function rows(holder, { title, items, digits, zero, caption, unit }) {
+// Text in lines of at most ``room`` characters; it is broken after a comma or a space where there is one.
+function wrap(text, room) {
+  const lines = [];
+  while (text.length > room) {
+    const at = Math.max(text.lastIndexOf(" ", room), text.lastIndexOf(",", room - 1) + 1);
+    lines.push(text.slice(0, at > 0 ? at : room).trim());
+    text = text.slice(at > 0 ? at : room).trim();
+  }
+  return [...lines, text];
+}
+
+const between = (low, high, [least, most]) => [least === null ? low : Math.max(low, least), most === null ? high : Math.min(high, most)];
+
+function rows(holder, { title, items, digits, zero, caption, unit, within }) {
   const visible = items.filter((item) => !hidden.has(item.strategy) && item.mean !== null);
   if (!visible.length) return;
-  const width = Math.max(280, holder.clientWidth || 460), step = 34;
-  const names = Math.min(width * 0.46, 12 + 6.9 * Math.max(...visible.map((item) => item.strategy.length)));
+  const width = Math.max(280, holder.clientWidth || 460);
+  const wide = 12 + 6.9 * Math.max(...visible.map((item) => item.strategy.length));
+  const above = wide > width * 0.46; // long names stand over their rows, in as many lines as they need
+  const written = visible.map((item) => above ? wrap(item.strategy, Math.floor((width - 14) / 6.9)) : [item.strategy]);
+  const names = above ? 14 : wide, head = above ? 15 * Math.max(...written.map((lines) => lines.length)) : 0, step = 34 + head;
   const margin = { left: names, right: 14, top: 6, bottom: 36 };
   const height = margin.top + margin.bottom + step * visible.length;
   const values = visible.flatMap((item) => [item.mean - (item.half || 0), item.mean + (item.half || 0),
     ...(item.points || []).map((p) => p.value), ...(item.published ? [item.published.mean - (item.published.half || 0), item.published.mean + (item.published.half || 0)] : [])]);
   let low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
   const pad = (high - low || 1) * 0.06;
-  low -= pad; high += pad;
-  const x = (v) => margin.left + (v - low) / (high - low) * (width - margin.left - margin.right);
+  [low, high] = between(low - pad, high + pad, within);
+  const x = (v) => margin.left + (Math.min(high, Math.max(low, v)) - low) / (high - low) * (width - margin.left - margin.right);
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   for (const v of ticks(low, high, (width - names) / 70)) {
     svg.append(element("line", { class: "grid", x1: x(v), x2: x(v), y1: margin.top, y2: height - margin.bottom }));
@@ -143,12 +160,11 @@ function rows(holder, { title, items, digits, zero, caption, unit }) {
   holder.append(figure);
   const tip = tooltip(figure);
   visible.forEach((item, index) => {
-    const y = margin.top + step * (index + 0.5), paint = colour(item.strategy);
-    const room = Math.floor((names - 12) / 6.6);
-    const name = item.strategy.length > room ? item.strategy.slice(0, room - 1) + "…" : item.strategy;
+    const y = margin.top + step * index + head + 17, paint = colour(item.strategy);
     const row = element("g", { class: "row", "data-strategy": item.strategy });
-    row.append(element("text", { class: "name", x: names - 10, y: y + 4, "text-anchor": "end" }, name));
-    row.append(element("rect", { x: 0, y: y - step / 2, width, height: step, fill: "transparent" }));
+    written[index].forEach((line, k) => row.append(element("text", above ? { class: "name", x: 0, y: margin.top + step * index + 15 * k + 13 }
+      : { class: "name", x: names - 10, y: y + 4, "text-anchor": "end" }, line)));
+    row.append(element("rect", { x: 0, y: margin.top + step * index, width, height: step, fill: "transparent" }));
     (item.points || []).forEach((p, k) => row.append(element("circle", { cx: x(p.value), cy: y + 5 + (k % 3) * 3, r: 2.6, fill: p.reached ? paint : "none", stroke: paint, opacity: 0.45 })));
     if (item.half !== null) row.append(element("line", { x1: x(item.mean - item.half), x2: x(item.mean + item.half), y1: y - 2, y2: y - 2, stroke: paint, "stroke-width": 2.5, "stroke-linecap": "round" }));
     row.append(element("circle", { cx: x(item.mean), cy: y - 2, r: 5, fill: item.bound ? "var(--paper)" : paint, stroke: paint, "stroke-width": 2 }));
@@ -166,7 +182,7 @@ function rows(holder, { title, items, digits, zero, caption, unit }) {
 
 // One measure over the cases -----------------------------------------------------------------------
 
-function across(holder, { title, cases, axis, ordered, lines }) {
+function across(holder, { title, cases, axis, ordered, lines, within }) {
   const shown = lines.filter((line) => !hidden.has(line.strategy) && line.points.some((p) => p));
   if (!shown.length) return;
   const width = Math.max(280, holder.clientWidth || 460), height = Math.round(Math.min(340, width * 0.66));
@@ -174,10 +190,10 @@ function across(holder, { title, cases, axis, ordered, lines }) {
   const values = shown.flatMap((line) => line.points.filter((p) => p).flatMap((p) => [p.mean - (p.half || 0), p.mean + (p.half || 0)]));
   let low = Math.min(...values), high = Math.max(...values);
   const pad = (high - low || 1) * 0.06;
-  low -= pad; high += pad;
+  [low, high] = between(low - pad, high + pad, within);
   const step = (width - margin.left - margin.right) / cases.length;
   const x = (k, i) => margin.left + step * (k + 0.5) + Math.min(9, step / (2 * shown.length)) * (i - (shown.length - 1) / 2);
-  const y = (v) => height - margin.bottom - (v - low) / (high - low) * (height - margin.top - margin.bottom);
+  const y = (v) => height - margin.bottom - (Math.min(high, Math.max(low, v)) - low) / (high - low) * (height - margin.top - margin.bottom);
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   for (const v of ticks(low, high, 5)) {
     svg.append(element("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: y(v), y2: y(v) }));
@@ -295,7 +311,7 @@ function results(table) {
   for (const [measure, ...cells] of table.body) {
     if (measure !== before) body.append(element("tr", { class: "section" }, element("td", { colspan: cells.length }, measure)));
     before = measure;
-    body.append(element("tr", {}, ...cells.map((cell, i) => element("td", { class: i && i < cells.length - 1 ? "number" : null }, cell))));
+    body.append(element("tr", {}, ...cells.map((cell, i) => element("td", { class: i && i < cells.length - 1 ? "number" : null, "data-head": i ? table.header[i + 1] : null }, cell))));
   }
   const head = element("tr", {}, ...table.header.slice(1).map((cell, i, all) => element("th", { class: i && i < all.length - 1 ? "number" : null }, cell)));
   return element("div", { class: "scroll" }, element("table", {}, element("thead", {}, head), body));
