@@ -215,8 +215,10 @@ def test_a_study_survives_toml() -> None:
 
 
 def test_the_learning_rate_is_not_given_twice() -> None:
+    base = {"name": "a", "strategies": ["FedAvg"], "seeds": 1}
+
     def updates(**values: Any) -> list[str]:
-        return [cell.settings.update for cell in study({"name": "a", "strategies": ["FedAvg"], **values}).cells()]
+        return [cell.settings.update for cell in study({**base, **values}).cells()]
 
     with pytest.raises(ValueError, match="lr is given twice"):
         updates(settings={"lr": 0.1, "update": "sgd(lr=0.5)"})
