@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from importlib import import_module
 
 import hypothesis
 import pytest
 
-from fedalpha import federation
+from fedalpha import federation, plugins
+from fedalpha.cli.list import KINDS
 from fedalpha.data import Pooled
 
 hypothesis.settings.register_profile(
@@ -27,3 +31,23 @@ os.environ["FEDALPHA_STATE"] = tempfile.mkdtemp(prefix="fedalpha-tests-")
 def digits() -> Pooled:
     """Digits, split unevenly over 12 clients, with a validation part."""
     return federation("digits", partition="shards(size=30)", clients=12, seed=0, validation=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _plugins_of_this_test_alone() -> Iterator[None]:
+    """Forget the plugins that a test loads: other tests read what is registered, in any order."""
+    before = set(plugins._loaded.items())
+    yield
+    gone = {f"fedalpha_plugin_{digest}" for _, digest in set(plugins._loaded.items()) - before}
+    if not gone:
+        return
+    plugins._loaded.clear()
+    plugins._loaded.update(before)
+    for module, name, _ in KINDS.values():
+        registry = getattr(import_module(module), name)
+        entries = registry._entries if hasattr(registry, "_entries") else registry._classes
+        for key, made in list(entries.items()):
+            if getattr(made, "make", made).__module__ in gone:
+                del entries[key]
+    for module in gone:
+        sys.modules.pop(module, None)
