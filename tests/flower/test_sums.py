@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,36 @@ def test_numpy_and_torch_sums_have_the_same_bytes(count: int, width: int) -> Non
     assert in_numpy.keys() == in_torch.keys()
     for name, value in in_numpy.items():
         assert np.asarray(value).tobytes() == in_torch[name].numpy().tobytes(), name
+
+
+@pytest.mark.parametrize("count", [1, 2, 33, 63, 64, 65, 95, 96, 97, 130])
+def test_the_running_sum_has_the_bytes_of_the_torch_sum_whoever_is_absent(count: int) -> None:
+    rng, clients = np.random.default_rng(count), models(count, 2)
+    for absent in (0.0, 0.1, 0.5):
+        alpha = rng.dirichlet(np.ones(count)) * (rng.random(count) > absent / 2)
+        there = rng.random(count) > absent
+        running = sums.Running(alpha)
+        for place in np.flatnonzero(there).tolist():
+            running.add(place, clients[place])
+        in_numpy = running.total()
+        in_torch = weighted_sum(
+            np.where(there, alpha, 0.0), [{k: torch.from_numpy(np.array(v)) for k, v in m.items()} for m in clients]
+        ).values
+        for name, value in in_numpy.items():
+            assert np.asarray(value).tobytes() == in_torch[name].numpy().tobytes(), name
+
+
+@pytest.mark.parametrize("clients", [4, 16, 64])
+def test_a_sum_of_few_models_holds_itself_and_two_of_them(clients: int) -> None:
+    """Whatever the blocks are; larger blocks have an array of their own, but models do not wait for it."""
+    size = 300_000
+    running = sums.Running(np.full(clients, 1 / clients))
+    tracemalloc.start()
+    for place in range(clients):
+        running.add(place, {"w": np.full(size, place, dtype=np.float32)})
+    peak = tracemalloc.get_traced_memory()[1] / (4 * size)
+    tracemalloc.stop()
+    assert 3.9 < peak < 4.7
 
 
 @pytest.mark.parametrize("simplex", [True, False])

@@ -103,6 +103,7 @@ class Round:
             assert reply is not None
             self._note(report, reply)
             items.append(rules.form.report(report))
+            del report, reply  # so that its memory is free before the next one is pulled
         if rules.fault is not None:
             items = rules.fault.reports(self.scene(), items)
         self.heard = self.heard.and_reports(rules.form.reports(items, running), problems)

@@ -27,9 +27,11 @@ def is_float(value: NDArray[Any]) -> bool:
 
 
 class Running:
-    """Σ alpha_i·w_i over the clients of an order, added one by one in the order of their places.
+    """Σ alpha_i·w_i over the clients of an order, added in the order of their places.
 
     ``alpha`` holds the weights of all clients of the order, whether they deliver or not: they decide the blocks.
+    Models wait until two are there, and both are then added in one pass over the sum. So blocks of one or two
+    clients need no array besides the sum; larger blocks have an array of their own, and models do not wait.
 
     >>> running = Running(np.array([0.25, 0.75]))
     >>> running.add(0, {"w": np.ones(2)})
@@ -41,34 +43,56 @@ class Running:
     def __init__(self, alpha: Array) -> None:
         self.alpha = alpha.tolist()
         self.heaviest = -1.0
-        self._block = {place: block for block in blocks(len(alpha)) for place in block}
+        parts = blocks(len(alpha))
+        self._block = {place: block for block in parts for place in block}
+        self._size = len(parts[0])
+        self._waiting: list[tuple[int, Mapping[str, NDArray[Any]]]] = []
         self._now: range | None = None
         self._total: Arrays = {}
         self._part: Arrays = {}
 
     def add(self, place: int, model: Mapping[str, NDArray[Any]]) -> None:
         """Add the model of the client at a place of the order; its weight 0 adds nothing."""
-        a = self.alpha[place]
-        if a == 0:
+        if self.alpha[place] == 0:
             return
-        if (block := self._block[place]) is not self._now:
-            self._merge()
-            self._now = block
-        # A block of one client is added to the total at once: a total of zeros plus a product is that product.
-        into = self._total if len(block) == 1 else self._part
-        for name, value in model.items():
-            if is_float(value):
-                if name not in into:
-                    into[name] = np.zeros(value.shape)
-                _add(into[name].reshape(-1), value.reshape(-1), a)
-            elif a > self.heaviest:
-                self._total[name] = value
-        self.heaviest = max(self.heaviest, a)
+        if self._size == 2 and self._waiting and self._block[self._waiting[0][0]] is not self._block[place]:
+            self._add_waiting()  # so that no block is added in two passes
+        self._waiting.append((place, model))
+        if len(self._waiting) == 2 or self._size > 2:
+            self._add_waiting()
 
     def total(self) -> Arrays:
         """The sum of what was added: floats in float64, integer buffers of the heaviest client."""
+        self._add_waiting()
         self._merge()
         return self._total
+
+    def _add_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        long = self._size > 2
+        if long and (block := self._block[waiting[0][0]]) is not self._now:
+            self._merge()
+            self._now = block
+        for name, value in waiting[0][1].items():
+            if not is_float(value):
+                continue
+            into = self._part if long else self._total
+            if name not in into:
+                into[name] = np.zeros(value.shape)
+            _add(into[name].reshape(-1), [model[name].reshape(-1) for _, model in waiting], self._groups(waiting))
+        for place, model in waiting:
+            if self.alpha[place] > self.heaviest:
+                self.heaviest = self.alpha[place]
+                self._total |= {name: value for name, value in model.items() if not is_float(value)}
+
+    def _groups(self, waiting: Sequence[tuple[int, Any]]) -> list[list[float]]:
+        """The weights of the models that wait, one list per block."""
+        found: dict[range, list[float]] = {}
+        for place, _ in waiting:
+            found.setdefault(self._block[place], []).append(self.alpha[place])
+        return list(found.values())
 
     def _merge(self) -> None:
         for name, part in self._part.items():
@@ -79,14 +103,34 @@ class Running:
         self._part = {}
 
 
-def _add(total: NDArray[np.float64], values: NDArray[Any], a: float) -> None:
-    """total += a·values, piece by piece."""
-    wide = np.empty(min(_PIECE, len(total)))
+def _add(total: NDArray[np.float64], values: Sequence[NDArray[Any]], groups: Sequence[Sequence[float]]) -> None:
+    """total += Σ a·v of each group, piece by piece; ``groups`` hold the weights of consecutive values."""
+    room = [np.empty(min(_PIECE, len(total))) for _ in range(2)]
     for piece in _pieces(len(total)):
-        product = wide[: piece.stop - piece.start]
-        np.copyto(product, values[piece])
-        product *= a
-        total[piece] += product
+        product, part = (array[: piece.stop - piece.start] for array in room)
+        _add_groups(total[piece], [value[piece] for value in values], groups, product, part)
+
+
+def _add_groups(
+    total: NDArray[np.float64],
+    values: Sequence[NDArray[Any]],
+    groups: Sequence[Sequence[float]],
+    product: NDArray[np.float64],
+    part: NDArray[np.float64],
+) -> None:
+    """total += Σ a·v of each group. ``product`` and ``part`` are room for intermediate results."""
+    following = iter(values)
+    for group in groups:
+        # A group of one is added to the total at once: a total of zeros plus a product is that product.
+        into = total if len(group) == 1 else part
+        if into is part:
+            part[:] = 0.0
+        for a in group:
+            np.copyto(product, next(following))
+            product *= a
+            into += product
+        if into is part:
+            total += part
 
 
 def _pieces(length: int) -> Iterator[slice]:
@@ -101,8 +145,9 @@ def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], cu
     """
     rest = 0.0 if simplex else 1 - math.fsum(alpha.tolist())
     groups = [[i for i in block if alpha[i] != 0] for block in blocks(len(alpha))]
-    groups = [group for group in groups if group]
-    if not groups:  # no client counts, for example because all are idle
+    counted = [i for group in groups for i in group]
+    weights = [[float(alpha[i]) for i in group] for group in groups if group]
+    if not weights:  # no client counts, for example because all are idle
         return dict(current)
     heaviest = int(np.argmax(alpha))
     result: Arrays = {}
@@ -112,21 +157,12 @@ def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], cu
             continue
         result[name] = np.empty(old.shape, old.dtype)
         flat, before = result[name].reshape(-1), old.reshape(-1)
-        values = [m[name].reshape(-1) for m in models]
-        buffers = tuple(np.empty(min(_PIECE, len(flat))) for _ in range(3))
+        values = [models[i][name].reshape(-1) for i in counted]
+        room = [np.empty(min(_PIECE, len(flat))) for _ in range(3)]
         for piece in _pieces(len(flat)):
-            total, part, product = (buffer[: piece.stop - piece.start] for buffer in buffers)
+            total, product, part = (array[: piece.stop - piece.start] for array in room)
             total[:] = 0.0
-            for group in groups:
-                into = total if len(group) == 1 else part
-                if into is part:
-                    part[:] = 0.0
-                for i in group:
-                    np.copyto(product, values[i][piece])
-                    product *= alpha[i]
-                    into += product
-                if into is part:
-                    total += part
+            _add_groups(total, [value[piece] for value in values], weights, product, part)
             if rest:
                 np.copyto(product, before[piece])
                 product *= rest
