@@ -258,7 +258,7 @@ def test_replies_are_pulled_in_the_order_of_ids_and_dropped(grid_of: Any, monkey
 
 
 def test_tensors_share_the_memory_of_a_reply() -> None:
-    from fedalpha.flower.tensors import tensors
+    from fedalpha.flower.torch_form import tensors
 
     value = np.arange(3, dtype=np.float32)
     assert torch.equal(tensors({"w": value})["w"], torch.arange(3.0))

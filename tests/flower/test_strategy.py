@@ -515,7 +515,7 @@ def test_a_silent_node_is_waited_for_once_and_joins_when_it_answers(
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
     monkeypatch.setattr("fedalpha.flower.exchange.time", clock)
-    monkeypatch.setattr("fedalpha.flower.roll.time", clock)
+    monkeypatch.setattr("fedalpha.flower.clients.time", clock)
     grid = grid_of(quadratic(), range(4))
     silent: list[tuple[str, Message]] = []
 

@@ -1,22 +1,15 @@
-"""Messages to nodes and back."""
+"""Messages to nodes and their replies: all at once, or pulled one by one in the order of the clients' ids."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from logging import WARNING
 from typing import Any
 
-import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
-
-from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS
-from fedalpha.flower.replies import Rejected, finite, metrics_of, number
-from fedalpha.round import Ids
-from fedalpha.strategies import Array as Numbers
 
 
 def exchange(
@@ -56,35 +49,6 @@ def collect(
     return replies
 
 
-def ask_losses(
-    grid: Grid, asked: Mapping[int, Message], ids: Ids, timeout: float, size_key: str, known: Mapping[int, float]
-) -> tuple[Numbers, dict[int, str], dict[int, float]]:
-    """F_i(w_t) of these clients, the reasons why some have no usable loss, and the sizes that they reported.
-
-    ``asked`` holds each client's training message, whose content is sent; ``known`` the losses of clients that are
-    not asked. Queries report sizes as `EXAMPLES` only.
-    """
-    queries = [
-        Message(content=m.content, message_type=ASK_LOSS, dst_node_id=m.metadata.dst_node_id) for m in asked.values()
-    ]
-    replies = exchange(grid, queries, timeout)
-    losses, problems, sizes = np.full(len(ids), math.nan), {}, {}
-    for place, id in enumerate(ids.tolist()):
-        if id in known:
-            losses[place] = known[id]
-            continue
-        try:
-            message = asked.get(id)
-            metrics = metrics_of(None if message is None else replies.get(message.metadata.dst_node_id))
-            loss = finite(metrics, LOSS)
-            if size_key == EXAMPLES:
-                sizes[id] = number(metrics, EXAMPLES)
-            losses[place] = loss
-        except Rejected as reason:
-            problems[id] = str(reason)
-    return losses, problems, sizes
-
-
 def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict[int, Message]:
     """The first reply to each client's message; others are logged."""
     by_message = {m.metadata.message_id: i for i, m in messages.items() if m.metadata.message_id}
@@ -98,6 +62,53 @@ def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict
             continue
         found[id] = reply
     return found
+
+
+class Pulled(Iterable[Message]):
+    """The replies to training messages. Those that are not pulled yet wait on the SuperLink.
+
+    Code that iterates over it (a subclass of `FedAlpha`) gets all replies at once; `by_client` then uses the same.
+    """
+
+    def __init__(self, grid: Grid, messages: list[Message], clients: Mapping[int, int], seconds: float) -> None:
+        self._grid = grid
+        self._sent = {clients[m.metadata.dst_node_id]: m for m in messages if m.metadata.dst_node_id in clients}
+        self._waiting = push(grid, messages)
+        self._end = time.monotonic() + seconds
+        self._all: list[Message] | None = None
+
+    def __iter__(self) -> Iterator[Message]:
+        if self._all is None:
+            self._all = [reply for _, reply in self._pull() if reply is not None]
+        return iter(self._all)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether replies are still to be pulled."""
+        return self._all is None
+
+    def by_client(self) -> Iterator[tuple[int, Message | None]]:
+        """Each client's reply in the order of the ids; None if there is none in time."""
+        if self._all is None:
+            return self._pull()
+        found = matched(self._sent, self._all)
+        return iter([(id, found.get(id)) for id in sorted(self._sent)])
+
+    def _pull(self) -> Iterator[tuple[int, Message | None]]:
+        by_node = {node: message_id for message_id, node in self._waiting.items()}
+        for id, message in sorted(self._sent.items()):
+            node = message.metadata.dst_node_id
+            waiting = {by_node[node]: node} if node in by_node else {}
+            replies = collect(self._grid, waiting, max(0.0, self._end - time.monotonic()))
+            yield id, replies.pop(node, None)
+
+
+def by_client(messages: Mapping[int, Message], replies: Iterable[Message]) -> Iterator[tuple[int, Message | None]]:
+    """Each client's reply in the order of the ids, whether replies are pulled or all there."""
+    if isinstance(replies, Pulled):
+        return replies.by_client()
+    found: dict[int, Any] = matched(messages, replies)
+    return iter([(id, found.pop(id, None)) for id in sorted(messages)])
 
 
 class Shown(Grid):

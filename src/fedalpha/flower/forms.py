@@ -1,6 +1,6 @@
 """The form in which a server holds models: NumPy arrays for a plain mean, tensors for all other rules.
 
-`NumpyForm` needs no torch. `fedalpha.flower.tensors.TorchForm` wraps arrays as tensors without copying them, so that
+`NumpyForm` needs no torch. `fedalpha.flower.torch_form.TorchForm` wraps arrays as tensors without copying them, so that
 the rules of a simulation are used as they are.
 """
 

@@ -15,8 +15,8 @@ from flwr.supercore import log
 from fedalpha.analysis.columns import Context, row
 from fedalpha.analysis.watch import Watch
 from fedalpha.defence.tolerance import influence
+from fedalpha.flower.clients import KnownClients
 from fedalpha.flower.replies import Rejected, finite, metrics_of, number
-from fedalpha.flower.roll import Roll
 from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, tell
 from fedalpha.strategies import Strategy
@@ -69,17 +69,17 @@ class Noted:
         return report(self._row(now.number), metrics)
 
     def evaluated_with(
-        self, server_round: int, replies: list[Message], over: flower.FedAvg, roll: Roll
+        self, server_round: int, replies: list[Message], over: flower.FedAvg, known: KnownClients
     ) -> MetricRecord | None:
         """Aggregate the clients' evaluation metrics; a strategy ``over`` with a way of its own does so itself."""
-        clients, usable = {node: id for id, node in roll.nodes.items()}, []
+        clients, usable = {node: id for id, node in known.nodes.items()}, []
         for reply in replies:
             try:
                 metrics = metrics_of(reply)
                 number(metrics, over.weighted_by_key)
-                if roll.source == "evaluate":
+                if known.source == "evaluate":
                     told = server_round, finite(metrics, self.evaluated_loss)
-                    roll.losses[clients[reply.metadata.src_node_id]] = told
+                    known.losses[clients[reply.metadata.src_node_id]] = told
                 usable.append(reply)
             except Rejected as reason:
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)

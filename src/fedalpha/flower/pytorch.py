@@ -12,6 +12,8 @@ from torch import nn
 
 from fedalpha.data.federations import Examples, Pair
 from fedalpha.fast.threads import single_thread
+from fedalpha.flower.client_state import Kept
+from fedalpha.flower.names import BATCH, EXTRAS, OURS
 from fedalpha.flower.queries import (
     ASK_CLIENT,
     ASK_LOSS,
@@ -23,8 +25,6 @@ from fedalpha.flower.queries import (
     tell_client,
     tell_loss,
 )
-from fedalpha.flower.records import BATCH, EXTRAS, OURS
-from fedalpha.flower.states import Kept
 from fedalpha.models import Architecture, BuiltIn, Model, Parameters, initial, mlp
 from fedalpha.rng import Draws, integer
 from fedalpha.task import Task

@@ -12,7 +12,7 @@ from flwr.app import Array, Message, MetricRecord
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedalpha.flower.records import OURS
+from fedalpha.flower.names import OURS
 from fedalpha.flower.sums import Arrays, is_float
 from fedalpha.text import plain, shown
 

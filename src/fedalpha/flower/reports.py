@@ -14,8 +14,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
 from fedalpha.fast.gram import gram
+from fedalpha.flower.names import COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.queries import LABELS
-from fedalpha.flower.records import COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number
 from fedalpha.flower.sums import Arrays, Running, beyond, is_float, largest
 from fedalpha.strategies import Array

@@ -10,9 +10,10 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-from fedalpha.flower.plugs import Connected, record_of
-from fedalpha.flower.pulling import Pulled, by_client
-from fedalpha.flower.records import COMMITTED, EXTRAS, STATE, TOLD, TREE
+from fedalpha.flower.exchange import Pulled, by_client
+from fedalpha.flower.names import COMMITTED, EXTRAS, STATE, TOLD, TREE
+from fedalpha.flower.packing import record_of
+from fedalpha.flower.plug_points import Connected
 from fedalpha.flower.replies import Rejected
 from fedalpha.flower.reports import Report, Wanted
 from fedalpha.flower.rules import Rules

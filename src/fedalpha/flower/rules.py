@@ -13,7 +13,7 @@ import numpy as np
 from flwr.serverapp import strategy as flower
 
 from fedalpha.flower.forms import Form, NumpyForm
-from fedalpha.flower.plugs import Mean, Optimiser, Remote, Replace, fraction
+from fedalpha.flower.plug_points import Mean, Optimiser, Remote, Replace, fraction
 from fedalpha.round import Admission, Algorithm
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
@@ -59,8 +59,28 @@ def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.F
     return copy.copy(over)
 
 
+class Sampling:
+    """How many clients a Flower strategy wants. Afterwards ``over`` takes all the nodes that it is shown.
+
+    ``least`` are the numbers of clients that must be connected, to train and to evaluate; ``evaluate`` samples the
+    clients that evaluate.
+    """
+
+    def __init__(self, over: flower.FedAvg) -> None:
+        available = over.min_available_nodes
+        self.least = {
+            "train": max(available, over.min_train_nodes, 1),
+            "evaluate": max(available, over.min_evaluate_nodes, 1),
+        }
+        self.evaluate = fraction(over.fraction_evaluate, over.min_evaluate_nodes)
+        over.fraction_train = 1.0 if over.fraction_train else 0.0
+        over.fraction_evaluate = 1.0 if over.fraction_evaluate else 0.0
+        over.min_train_nodes = over.min_evaluate_nodes = over.min_available_nodes = 0
+
+
 def rules(
     strategy: str | Strategy,
+    *,
     select: str | Select | None,
     update: Any,
     combine: Any,
@@ -80,7 +100,7 @@ def rules(
         raise ValueError(
             f"select = {select} and fraction_train = {base.fraction_train} both say who trains; give one of them"
         )
-    torch_for = {
+    needing_torch = {
         name: value
         for name, value, light in (
             ("update", update, None),
@@ -91,19 +111,11 @@ def rules(
         )
         if value is not None and value != light
     }
-    form: Form = NumpyForm()
-    plugs: dict[str, Any] = {"update": Remote(), "combine": Mean(), "apply": Replace()}
-    if torch_for:
-        _check_torch(torch_for)
-        from fedalpha.apply import APPLIES
-        from fedalpha.combine import COMBINES
-        from fedalpha.flower.tensors import TorchForm
-        from fedalpha.update import UPDATES
-
-        form = TorchForm(model, buffers)
-        plugs["combine"] = COMBINES.parse(combine or "mean")
-        plugs["apply"] = APPLIES.parse(apply or "replace")
-        plugs["update"] = UPDATES.parse(update or "sgd")  # without update= the server has no part in it
+    if needing_torch:
+        _check_torch(needing_torch)
+        form, plugs = _in_torch(update, combine, apply, model, buffers)
+    else:
+        form, plugs = NumpyForm(), {"update": Remote(), "combine": Mean(), "apply": Replace()}
     if "server" in plugs["combine"].wants:
         raise ValueError(f"combine = {combine} learns on the server's data, which FedAlpha does not support")
     optimiser = None if over is None else Optimiser(base, form, buffers)
@@ -111,6 +123,21 @@ def rules(
     plugs["apply"] = optimiser or plugs["apply"]
     algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
+
+
+def _in_torch(update: Any, combine: Any, apply: Any, model: Any, buffers: Sequence[str]) -> tuple[Form, dict[str, Any]]:
+    """The rules of a simulation, and the form in which they hold models."""
+    from fedalpha.apply import APPLIES
+    from fedalpha.combine import COMBINES
+    from fedalpha.flower.torch_form import TorchForm
+    from fedalpha.update import UPDATES
+
+    plugs = {
+        "combine": COMBINES.parse(combine or "mean"),
+        "apply": APPLIES.parse(apply or "replace"),
+        "update": UPDATES.parse(update or "sgd"),  # without update= the server has no part in it
+    }
+    return TorchForm(model, buffers), plugs
 
 
 def _sends(update: Any) -> Callable[[Any], frozenset[str]]:

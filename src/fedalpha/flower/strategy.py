@@ -6,14 +6,11 @@ The round is `fedalpha.round.advance`, as in a simulation; this module carries o
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from logging import INFO
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
@@ -21,25 +18,20 @@ from flwr.supercore import log
 
 from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best
-from fedalpha.flower.exchange import Shown, ask_losses, exchange
-from fedalpha.flower.metrics import Noted, measured
-from fedalpha.flower.plugs import Connected, fraction, opened, packed, record_of
-from fedalpha.flower.pulling import Pulled
-from fedalpha.flower.queries import WANTED
-from fedalpha.flower.records import BATCH
-from fedalpha.flower.reports import Wanted
-from fedalpha.flower.roll import Roll, Source, nobody_trained
+from fedalpha.flower.clients import KnownClients, Source, nobody_trained
+from fedalpha.flower.dispatch import Dispatch, Evaluate, Sending
+from fedalpha.flower.exchange import Pulled, exchange
+from fedalpha.flower.journal import Journal, digest, form_of
+from fedalpha.flower.metrics import Noted
+from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
-from fedalpha.flower.rules import BUFFERS, identity, rules, wrapped
-from fedalpha.flower.saved import Journal, digest, form_of
+from fedalpha.flower.rules import BUFFERS, Sampling, identity, rules, wrapped
 from fedalpha.flower.watching import Watching
 from fedalpha.rng import generator
 from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
 from fedalpha.runs.callbacks import Callback
 from fedalpha.select import Select
 from fedalpha.strategies import Strategy
-
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class FedAlpha(flower.Strategy):
@@ -115,56 +107,47 @@ class FedAlpha(flower.Strategy):
         losses: Source = "query",
         **fedavg: Any,
     ) -> None:
-        if "save" in fedavg:
-            raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
-        if losses not in (sources := get_args(Source)):
-            raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
-        if states not in ("server", "node"):
-            raise ValueError(f"states = {states!r}; give server or node")
-        if liars < 0:
-            raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
-        if reevaluate and validation is None:
-            raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
+        _check(fedavg, losses, states, liars, reevaluate, validation)
         self.over = wrapped(over, fedavg)
         self.admission = Admission(quorum, deadline, signed, bound)
         self.rules = rules(
-            strategy, select, update, combine, apply, over, self.over, model, buffers, fault, self.admission, reevaluate
+            strategy,
+            select=select,
+            update=update,
+            combine=combine,
+            apply=apply,
+            over=over,
+            base=self.over,
+            model=model,
+            buffers=buffers,
+            fault=fault,
+            admission=self.admission,
+            reevaluate=reevaluate,
         )
         self.rule = self.rules.algorithm.weigh
-        self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
         self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
-        self.validation = validation
-        self.query_timeout = query_timeout
-        self.wait_for_nodes = wait_for_nodes
-        self.loss_keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
-        self.accuracy_key = accuracy_key
+        self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
+        keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
         given = {
             "seed": seed,
             "clients": clients,
             "fault": str(self.rules.fault),
             "states": states,
-            "loss_keys": dict(self.loss_keys),
+            "loss_keys": dict(keys),
             "accuracy_key": accuracy_key,
             "signed": signed,
             "losses": losses,
             **self._watching.watch.settings,
         }
         self._config = identity(given, self.rules.algorithm, update, self.over)
-        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, self.loss_keys.pop("evaluate", "eval_loss"))
-        self._least = {"train": self.over.min_train_nodes, "evaluate": self.over.min_evaluate_nodes}
-        self._evaluating = fraction(self.over.fraction_evaluate, self.over.min_evaluate_nodes)
-        self._available = self.over.min_available_nodes
-        # FedAlpha samples; the strategy below it takes all the nodes that it is shown.
-        self.over.fraction_train = 1.0 if self.over.fraction_train else 0.0
-        self.over.fraction_evaluate = 1.0 if self.over.fraction_evaluate else 0.0
-        self.over.min_train_nodes = self.over.min_evaluate_nodes = self.over.min_available_nodes = 0
-
+        self._sampling = Sampling(self.over)
+        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, keys.pop("evaluate", "eval_loss"))
+        self._clients = KnownClients(self.over.weighted_by_key, losses)
+        self._dispatch = Dispatch(self.rules, self._clients, keys, validation, query_timeout, wait_for_nodes)
         self._journal = Journal(out, callbacks)
-        self._roll = Roll(self.over.weighted_by_key, losses)
         self._state: ServerState | None = None
         self._record: ArrayRecord | None = None
         self._now: Round | None = None
-        self._timeout: float = 3600
         self._offset = 0
         self._driving = False
 
@@ -206,8 +189,8 @@ class FedAlpha(flower.Strategy):
         evaluate_fn: Evaluate | None = None,
     ) -> flower.Result:
         """Like Flower's ``start``; with ``out`` it resumes after the last finished round."""
-        self._timeout = timeout
-        self._noted.check(self.rule, evaluate_fn is not None, bool(self.over.fraction_evaluate), self._roll.source)
+        self._dispatch.timeout = timeout
+        self._noted.check(self.rule, evaluate_fn is not None, bool(self.over.fraction_evaluate), self._clients.source)
         self._watching.check(evaluate_fn is not None or bool(self.over.fraction_evaluate))
         log(INFO, "Starting %s, %d rounds:", type(self).__name__, num_rounds)
         self.summary()
@@ -235,7 +218,7 @@ class FedAlpha(flower.Strategy):
     def _train(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> ArrayRecord:
         """Select, ask, weigh and train; the arrays after the round. Replies are pulled in the order of the ids."""
         messages = list(self.configure_train(server_round, arrays, config, grid))
-        wait = min(self._timeout, self.admission.deadline or self._timeout)
+        wait = min(self._dispatch.timeout, self.admission.deadline or self._dispatch.timeout)
         clients = {} if self._now is None else {m.metadata.dst_node_id: i for i, m in self._now.messages.items()}
         replies = Pulled(grid, messages, clients, wait)
         if self._now is None:  # nobody is to train
@@ -246,7 +229,7 @@ class FedAlpha(flower.Strategy):
     def _evaluate(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> None:
         """The clients' evaluation."""
         messages = list(self.configure_evaluate(server_round, arrays, config, grid))
-        self.aggregate_evaluate(server_round, list(exchange(grid, messages, self._timeout).values()))
+        self.aggregate_evaluate(server_round, list(exchange(grid, messages, self._dispatch.timeout).values()))
 
     def _finish(self, server_round: int, arrays: ArrayRecord, evaluate_fn: Evaluate | None = None) -> None:
         """The server's evaluation; then the row of the round is complete, and the state is saved."""
@@ -259,7 +242,7 @@ class FedAlpha(flower.Strategy):
             self._state = dataclasses.replace(self._state, accuracy=self.accuracy)
         self._state = self._watching.look(self._state, *self._noted.measured)
         row = self._noted.row(server_round, self._watching.watch, self.rows, self._watching.best_round(self._state))
-        self._journal.write(row, self._state, {"clients": self._roll.memory(), **self._noted.memory()})
+        self._journal.write(row, self._state, {"clients": self._clients.memory(), **self._noted.memory()})
 
     def resume(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """The arrays to continue from: those of the last finished round, or ``initial_arrays`` if there is none.
@@ -282,7 +265,7 @@ class FedAlpha(flower.Strategy):
         if saved is None:
             return arrays
         self._state, self._offset = saved, saved.round
-        self._roll.recall(self._journal.beside["clients"])
+        self._clients.recall(self._journal.beside["clients"])
         self._noted.recall(self._journal.beside, saved.accuracy)
         if saved.round:
             log(INFO, "fedalpha: resuming after round %d", saved.round)
@@ -312,25 +295,21 @@ class FedAlpha(flower.Strategy):
         self._now = None
         if not self.over.fraction_train:
             return []
-        now = self._now = Round(self.rules, state, self._connected(grid, "train", server_round), self.seed)
-        self._noted.begin(now, {id: self._roll.label(id) for id in now.population.ids.tolist()})
+        connected = self._dispatch.connected(grid, self._sampling.least["train"], server_round)
+        now = self._now = Round(self.rules, state, connected, self.seed)
+        self._noted.begin(now, {id: self._clients.label(id) for id in now.population.ids.tolist()})
+        sending = Sending(grid, arrays, config)
         while not isinstance(step := now.advance(), Train | Outcome):
             if isinstance(step, AskLosses):
-                self._ask(now, step, arrays, config, grid)
+                self._dispatch.ask(now, step, sending)
             else:
-                self._measure(now, step)
+                self._dispatch.measure(now, step)
         if isinstance(step, Outcome):
             now.outcome = step
             return []
         now.order = step
-        self._watching.ask(now, lambda order: self._losses(now, order, arrays, config, grid)[:2])
-        extras = self.rules.form.arrays(state.broadcast.extras)
-        record = record_of(extras) if extras else None
-        wanted = sorted(step.wanted & {"after", "labels"})
-        told = {WANTED: [str(need) for need in wanted]} if wanted else {}
-        made = self._messages(now, step.ids.tolist(), arrays, config, grid, told)
-        on_node = self.states == "node"
-        now.messages = {id: now.addressed(id, message, record, on_node) for id, message in made.items()}
+        self._watching.ask(now, lambda order: self._dispatch.losses(now, order, sending)[:2])
+        now.messages = self._dispatch.training(now, sending, self.states == "node")
         log(INFO, "fedalpha: round %d: %d clients train", server_round, len(now.messages))
         return list(now.messages.values())
 
@@ -343,72 +322,22 @@ class FedAlpha(flower.Strategy):
         if now is None or now.number != server_round:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
         if now.outcome is None:
-            now.read(replies, self._wanted(now))
+            now.read(replies, self._dispatch.wanted(now))
             if self.rules.optimiser is not None:
                 self.rules.optimiser.server_round = server_round
             while isinstance(step := now.advance(), Measure):
-                self._measure(now, step)
+                self._dispatch.measure(now, step)
             assert isinstance(step, Outcome)
             now.outcome = step
-        self._roll.sizes.update({id: report.samples for id, report in now.told.items()})
-        if self._roll.source == "train":
-            self._roll.losses.update({id: (server_round, r.losses["train"]) for id, r in now.told.items()})
+        self._clients.sizes.update({id: report.samples for id, report in now.told.items()})
+        if self._clients.source == "train":
+            self._clients.losses.update({id: (server_round, r.losses["train"]) for id, r in now.told.items()})
         self._state = self._watching.weigh(now, now.outcome, self.accuracy)
         metrics = self._noted.trained_with(now, self.over)
         if now.outcome.kept is not None:
             return None, None
         self._record = packed(self.rules.form, self._state.broadcast)
         return self._record, metrics
-
-    def _ask(self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> None:
-        """Ask clients for their losses, as far as these are not known."""
-        losses, problems, sizes = self._losses(now, order, arrays, config, grid)
-        self._roll.sizes.update(sizes)
-        now.know(self._roll.sizes)
-        now.heard = now.heard.and_losses(order, losses, problems)
-
-    def _losses(
-        self, now: Round, order: AskLosses, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> tuple[Any, dict[int, str], dict[int, float]]:
-        ids = order.ids.tolist()
-        known = self._roll.estimates(ids, now.number) if order.sample is None else {}
-        told = {} if order.sample is None else {BATCH: order.sample.batch}
-        asked = self._messages(now, [i for i in ids if i not in known], arrays, config, grid, told)
-        timeout = self._timeout if self.query_timeout is None else self.query_timeout
-        losses, problems, sizes = ask_losses(grid, asked, order.ids, timeout, self.over.weighted_by_key, known)
-        if self.rules.fault is not None:
-            losses = self.rules.fault.losses(now.scene(), order.ids, losses)
-        return losses, problems, sizes
-
-    def _measure(self, now: Round, order: Any) -> None:
-        """Losses on the server's own data: of the current model, or of a client's."""
-        assert self.validation is not None
-        form, found = self.rules.form, {}
-        for of in order.of:
-            parameters = now.state.broadcast.parameters
-            if of is not None:
-                parameters = next(r for r in now.heard.reports.items if r.id == of).parameters
-            found[of] = measured(self.validation(now.number, record_of(form.arrays(parameters))))
-        now.heard = now.heard.and_measured(found)
-
-    def _messages(
-        self, now: Round, ids: list[int], arrays: ArrayRecord, config: ConfigRecord, grid: Grid, told: Mapping[str, Any]
-    ) -> dict[int, Message]:
-        """The training messages of these clients, as ``over`` makes them; ``told`` is added to the configuration."""
-        node = self._roll.nodes
-        with _own_random():
-            shown = Shown(grid, [node[i] for i in ids])
-            settings = ConfigRecord({**config, **told})
-            made = list(self.over.configure_train(now.number, arrays, settings, shown))
-        by_node = {m.metadata.dst_node_id: m for m in made}
-        return {i: by_node[node[i]] for i in ids if node[i] in by_node}
-
-    def _wanted(self, now: Round) -> Wanted:
-        assert now.order is not None
-        needs = now.order.wanted | ({"train"} if self._roll.source == "train" else set())
-        sent = self.rules.form.arrays(now.state.broadcast.parameters)
-        extras = self.rules.sends(now.state.broadcast)
-        return Wanted(self.over.weighted_by_key, self.loss_keys, frozenset(needs), sent, self.admission.bound, extras)
 
     # Evaluation
 
@@ -422,15 +351,14 @@ class FedAlpha(flower.Strategy):
         if not self.over.fraction_evaluate:
             return []
         rng = generator(self.seed, "evaluate", server_round - 1)
-        ids, _ = self._evaluating.select({}, self._connected(grid, "evaluate", server_round), None, rng)
-        with _own_random():
-            shown = Shown(grid, [self._roll.nodes[i] for i in ids.tolist()])
-            return list(self.over.configure_evaluate(server_round, arrays, config, shown))
+        connected = self._dispatch.connected(grid, self._sampling.least["evaluate"], server_round)
+        ids, _ = self._sampling.evaluate.select({}, connected, None, rng)
+        return self._dispatch.evaluation(server_round, ids, Sending(grid, arrays, config))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregate evaluation metrics as ``over`` does; malformed replies are logged and left out."""
         server_round = self._number(server_round)
-        record = self._noted.evaluated_with(server_round, list(replies), self.over, self._roll)
+        record = self._noted.evaluated_with(server_round, list(replies), self.over, self._clients)
         if not self._driving and self._record is not None:
             self._finish(server_round, self._record)
         return record
@@ -475,25 +403,18 @@ class FedAlpha(flower.Strategy):
         assert self._state is not None
         return dict(self._state.broadcast.parameters)
 
-    def _connected(self, grid: Grid, kind: str, server_round: int) -> Connected:
-        """The clients that are connected, when there are enough of them."""
-        least = max(self._available, self._least[kind], 1)
-        timeout = self.query_timeout or self.wait_for_nodes
-        ids = self._roll.wait(grid, least, self.wait_for_nodes, timeout, server_round, self._needs_query)
-        return Connected(np.array(ids, dtype=np.int64), dict(self._roll.sizes))
 
-    @property
-    def _needs_query(self) -> bool:
-        """Whether only clients that answer queries can take part."""
-        asks = type(self.rules.algorithm.select).ask is not Select.ask
-        return asks or (self._roll.source == "query" and "before" in self.rule.requires)
-
-
-@contextmanager
-def _own_random() -> Iterator[None]:
-    """Restore the global random generator afterwards, with which Flower shuffles nodes."""
-    state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)
+def _check(
+    fedavg: Mapping[str, Any], losses: str, states: str, liars: int, reevaluate: int, validation: Evaluate | None
+) -> None:
+    """Raise if arguments of `FedAlpha` are not among those that there are, or do not fit each other."""
+    if "save" in fedavg:
+        raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
+    if losses not in (sources := get_args(Source)):
+        raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
+    if states not in ("server", "node"):
+        raise ValueError(f"states = {states!r}; give server or node")
+    if liars < 0:
+        raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
+    if reevaluate and validation is None:
+        raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")

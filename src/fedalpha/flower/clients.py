@@ -53,7 +53,7 @@ def connected(grid: Grid) -> dict[int, Node]:
 
 
 @dataclass
-class Roll:
+class KnownClients:
     """Which client is behind which node, and what clients last reported.
 
     A client is known by the id that it reports. An id that a connected node holds is not given to another node. If

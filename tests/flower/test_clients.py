@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import logger as flower_logging
 
 from fedalpha.flower import FedAlpha, add_loss_query
-from fedalpha.flower.roll import RETRY, Roll
+from fedalpha.flower.clients import RETRY, KnownClients
 
 
 def start_arrays() -> ArrayRecord:
@@ -64,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=0.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
-    for module in ("exchange", "roll"):
+    for module in ("exchange", "clients"):
         monkeypatch.setattr(f"fedalpha.flower.{module}.time", clock)
     return clock
 
@@ -170,13 +170,13 @@ def test_an_unchanged_app_does_not_wait(grid_of: Any, clock: Any, logged: Any) -
 
 
 def test_a_client_that_has_not_trained_counts_with_the_mean(grid_of: Any) -> None:
-    roll = Roll(source="train")
-    roll.nameless = {1, 2, 3}
-    assert roll.estimates([1, 2, 3], 1) == {1: 1.0, 2: 1.0, 3: 1.0}
-    roll.losses = {1: (1, 4.0), 2: (1, 2.0)}
-    assert roll.estimates([1, 2, 3, 4], 2) == {1: 4.0, 2: 2.0, 3: 3.0}  # client 4 answers queries: it is asked
-    roll.source = "evaluate"
-    assert roll.estimates([1, 2, 4], 5) == {1: 4.0, 2: 2.0}
+    known = KnownClients(source="train")
+    known.nameless = {1, 2, 3}
+    assert known.estimates([1, 2, 3], 1) == {1: 1.0, 2: 1.0, 3: 1.0}
+    known.losses = {1: (1, 4.0), 2: (1, 2.0)}
+    assert known.estimates([1, 2, 3, 4], 2) == {1: 4.0, 2: 2.0, 3: 3.0}  # client 4 answers queries: it is asked
+    known.source = "evaluate"
+    assert known.estimates([1, 2, 4], 5) == {1: 4.0, 2: 2.0}
 
 
 def test_estimates_are_saved(grid_of: Any, tmp_path: Path) -> None:

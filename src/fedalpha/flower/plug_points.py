@@ -10,13 +10,13 @@ from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
-from numpy.typing import NDArray
 
 from fedalpha.flower.forms import Form
+from fedalpha.flower.packing import plain, record_of, restored
 from fedalpha.flower.reports import Model, Reports
-from fedalpha.flower.sums import Arrays, is_float, mean_of, weighted_mean
+from fedalpha.flower.sums import is_float, mean_of, weighted_mean
 from fedalpha.round import Ids
 from fedalpha.select import Population, Select
 from fedalpha.strategies import Array as Numbers
@@ -160,57 +160,3 @@ class Optimiser(PlugPoint):
 
 _SET_ANEW = ("current_arrays",)
 """What Flower's optimisers set in every round from the arrays that they send."""
-_RECORD = "flwr.app.ArrayRecord"
-
-
-def record_of(arrays: Arrays) -> ArrayRecord:
-    """Arrays as Flower carries them."""
-    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
-
-
-def opened(record: ArrayRecord) -> Arrays:
-    """The arrays of the server's own record. They share its memory and cannot be written to."""
-    return {name: _view(array) for name, array in record.items()}
-
-
-def _view(array: Array) -> NDArray[Any]:
-    dtype = np.dtype(array.dtype)
-    start = len(array.data) - dtype.itemsize * math.prod(array.shape)
-    if array.stype != "numpy.ndarray" or b"'fortran_order': False" not in array.data[:start]:
-        return array.numpy()
-    return np.frombuffer(array.data, dtype=dtype, offset=start).reshape(array.shape)
-
-
-def packed(form: Form, broadcast: Any) -> ArrayRecord:
-    """The model of a new broadcast as a record; array by array the broadcast then shares the record's memory."""
-    record = ArrayRecord()
-    for name in list(broadcast.parameters):
-        one = form.arrays({name: broadcast.parameters.pop(name)})
-        record[name] = Array(np.ascontiguousarray(one[name]).reshape(one[name].shape))
-        del one
-        broadcast.parameters.update(form.parameters({name: _view(record[name])}))
-    return record
-
-
-def plain(value: Any) -> Any:
-    """A value with each of Flower's array records as a dict of arrays, so that it can be saved."""
-    match value:
-        case ArrayRecord():
-            return {_RECORD: {name: array.numpy() for name, array in value.items()}}
-        case dict():
-            return {key: plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return type(value)(plain(inner) for inner in value)
-    return value
-
-
-def restored(value: Any) -> Any:
-    """The value that `plain` was given."""
-    match value:
-        case dict() if _RECORD in value:
-            return record_of(value[_RECORD])
-        case dict():
-            return {key: restored(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return type(value)(restored(inner) for inner in value)
-    return value

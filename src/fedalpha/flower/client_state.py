@@ -12,7 +12,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from fedalpha.flower.records import COMMITTED, FRESH, STATE, TOLD, TREE
+from fedalpha.flower.names import COMMITTED, FRESH, STATE, TOLD, TREE
 from fedalpha.store.tree import pack, unpack
 
 

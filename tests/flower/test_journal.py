@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedalpha.flower.forms import NumpyForm
-from fedalpha.flower.plugs import Mean, Remote, Replace
-from fedalpha.flower.saved import Journal, digest
+from fedalpha.flower.journal import Journal, digest
+from fedalpha.flower.plug_points import Mean, Remote, Replace
 from fedalpha.round import Algorithm, ServerState
 from fedalpha.store import FormatError
 
