@@ -145,6 +145,9 @@ def test_the_loss_of_the_clients_own_evaluation(play: Play) -> None:
     assert [row["losses"]["before"] for row in rows(told)] == [row["losses"]["before"] for row in rows(asked)]
     assert [a.tobytes() for a in told.arrays] == [a.tobytes() for a in asked.arrays]
     assert rows(asked)[0]["cohort"] == [0, 1, 2]
+    for row in rows(told):  # each client's own evaluation
+        assert row["tested_clients"] == [0, 1, 2]
+        assert row["worst_client_accuracy"] == min(row["client_accuracy"])
 
 
 def test_mods_of_the_whole_app_do_not_meet_the_queries(play: Play) -> None:

@@ -220,7 +220,7 @@ def test_a_node_that_lost_its_state_starts_fresh_and_the_row_says_so(digits: Poo
 
     rule = FedAlpha("FedAvg", update=update, states="node", fraction_evaluate=0.0)
     rule.start(grid, initial_arrays("softmax", digits.shape, 10), 3, evaluate_fn=lose)
-    assert [row.get("fresh") for row in rule.rows] == [None, None, None, [1]]
+    assert [row["fresh"] for row in rule.rows] == [[], [], [], [1]]
     assert not any(name == "fedalpha.state" for name in grid.contexts)
 
 

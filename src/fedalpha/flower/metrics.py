@@ -21,6 +21,8 @@ from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, tell
 from fedalpha.strategies import Strategy
 
+_KINDS = {"accuracy": "acc", "loss": "loss"}
+"""What the names of metrics of a kind contain."""
 _LONGEST = 1000
 """Numbers of a list, and characters of a name, that a row keeps of a user's metric."""
 
@@ -28,10 +30,14 @@ _LONGEST = 1000
 class Noted:
     """What is known of the current round, until its row is written."""
 
-    def __init__(self, algorithm: Algorithm, liars: int, accuracy_key: str, evaluated_loss: str) -> None:
+    def __init__(
+        self, algorithm: Algorithm, liars: int, accuracy_key: str, evaluated_loss: str, evaluating: bool
+    ) -> None:
         self.algorithm, self.liars = algorithm, liars
         self.accuracy_key, self.evaluated_loss = accuracy_key, evaluated_loss
         self.accuracy: float | None = None
+        self.evaluating = evaluating
+        """whether clients evaluate the model"""
         self.trained = False
         """whether a client has ever delivered"""
         self._warned = False
@@ -41,6 +47,7 @@ class Noted:
         self._now: Round | None = None
         self._nodes: dict[int, str] = {}
         self._metrics: dict[str, MetricRecord] = {}
+        self._told: dict[int, float] = {}
         self._started = time.monotonic()
 
     def check(self, rule: Strategy, server: bool, clients: bool, source: str) -> None:
@@ -77,9 +84,13 @@ class Noted:
             try:
                 metrics = metrics_of(reply)
                 number(metrics, over.weighted_by_key)
+                if (client := clients.get(reply.metadata.src_node_id)) is None:
+                    raise Rejected("it comes from a node that was not asked")
                 if known.source == "evaluate":
-                    told = server_round, finite(metrics, self.evaluated_loss)
-                    known.losses[clients[reply.metadata.src_node_id]] = told
+                    known.losses[client] = server_round, finite(metrics, self.evaluated_loss)
+                accuracy = under(metrics, self.accuracy_key)
+                if accuracy is not None and 0 <= accuracy <= 1:
+                    self._told[client] = accuracy
                 usable.append(reply)
             except Rejected as reason:
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
@@ -96,11 +107,10 @@ class Noted:
             return
         log(INFO, "fedalpha: %s: %s", "evaluation" if name == "server" else "clients' evaluation", record)
         self._metrics[name] = record
-        value = record.get(self.accuracy_key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if (value := under(record, self.accuracy_key)) is None:
             return
         if 0 <= value <= 1:
-            self.accuracy = float(value)
+            self.accuracy = value
         elif not self._warned:
             self._warned = True
             log(
@@ -128,8 +138,7 @@ class Noted:
         now = self._now
         outcome = None if now is None else now.outcome
         live: dict[str, Any] = {"metrics": {name: _kept(record) for name, record in self._metrics.items()}}
-        if now is not None and any(report.fresh for report in now.told.values()):
-            live["fresh"] = [id for id, report in now.told.items() if report.fresh]
+        live["fresh"] = [] if now is None else [id for id, report in now.told.items() if report.fresh]
         context = Context(
             round=server_round,
             outcome=outcome,
@@ -141,6 +150,7 @@ class Noted:
             stopped=stopped,
             nodes=self._nodes,
             live=live,
+            told=self._told if self.evaluating else None,
             seconds=time.monotonic() - self._started,
         )
         return row(context)
@@ -148,9 +158,9 @@ class Noted:
     def _of(self, key: str, low: float, high: float) -> float | None:
         """A metric of the server's evaluation, otherwise of the clients'."""
         for name in ("server", "evaluate"):
-            value = self._metrics[name].get(key) if name in self._metrics else None
-            if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
-                return float(value)
+            value = under(self._metrics[name], key) if name in self._metrics else None
+            if value is not None and low <= value <= high:
+                return value
         return None
 
     def _influence(self, outcome: Any) -> dict[str, Any]:
@@ -181,6 +191,20 @@ class Noted:
                 trained = result.train_metrics_clientapp
                 trained[told["round"]] = report(told, trained.get(told["round"]))
         return result
+
+
+def under(record: Mapping[str, Any], key: str) -> float | None:
+    """The finite number under ``key``; without "accuracy" or "loss", the only one of that kind (eval_acc, test_loss).
+
+    >>> under({"eval_acc": 0.5, "eval_loss": 2.3}, "accuracy")
+    0.5
+    """
+    if key not in record and key in _KINDS:
+        names = [name for name in record if _KINDS[key] in name.lower()]
+        key = names[0] if len(names) == 1 else key
+    value = record.get(key)
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+    return float(value) if usable else None  # type: ignore[arg-type]
 
 
 def measured(record: MetricRecord | None) -> float:

@@ -140,8 +140,9 @@ class FedAlpha(flower.Strategy):
             **self._watching.watch.settings,
         }
         self._config = identity(given, self.rules.algorithm, update, self.over)
+        evaluated, evaluating = keys.pop("evaluate", "eval_loss"), bool(self.over.fraction_evaluate)
+        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, evaluated, evaluating)
         self._sampling = Sampling(self.over)
-        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, keys.pop("evaluate", "eval_loss"))
         self._clients = KnownClients(self.over.weighted_by_key, losses)
         self._dispatch = Dispatch(self.rules, self._clients, keys, validation, query_timeout, wait_for_nodes)
         self._journal = Journal(out, callbacks)

@@ -363,7 +363,7 @@ class Experiment:
         row = begin[1][-1] if begin and begin[1] else None
         if row is None or "stopped" in row or row["round"] == self.rounds or self._due(row["round"]):
             return
-        blank = columns.row(columns.Context(round=row["round"]))
+        blank = columns.row(columns.Context(round=row["round"], **self._tested(None)))
         for found in columns.columns():
             if found.tested and found.name in row:
                 if found.name in blank:
@@ -472,11 +472,11 @@ class Experiment:
         return round % self.evaluate.every == 0 or self.looks_at("test")
 
     def _tested(self, tested: Evaluation | None) -> dict[str, Any]:
-        """An evaluation on the test set as arguments of a row's context."""
+        """An evaluation on the test set, or that there is none, as arguments of a row's context."""
+        found: dict[str, Any] = {"owners": Owners.of(self.federation)}
         if tested is None:
-            return {}
-        owners = None if tested.correct is None else Owners.of(self.federation)
-        found = {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct, "owners": owners}
+            return {**found, "scores": dict.fromkeys(self.federation.task.scores)}
+        found |= {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct}
         targets = math.prod(self.federation.test.y.shape[1:])
         return {**found, "scores": scores(self.federation.task, tested.records, targets)}
 

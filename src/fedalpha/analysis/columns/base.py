@@ -27,7 +27,8 @@ class Context:
 
     ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
     ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
-    test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a federation.
+    test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a live federation,
+    and ``told`` holds the accuracies that clients reported of their own evaluation; None where nobody is asked.
     ``scores`` are what the task asks for besides accuracy. ``validation_loss`` and the three after it are what a run
     watches (`fedalpha.analysis.watch`).
     """
@@ -47,6 +48,7 @@ class Context:
     best_round: int | None = None
     stopped: str | None = None
     nodes: Mapping[int, str] | None = None
+    told: Mapping[int, float] | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)

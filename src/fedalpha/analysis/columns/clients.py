@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from fedalpha.analysis.columns.base import COLUMNS, Array, Column, Context
 
 
 def accuracies(context: Context) -> Array | None:
-    """One accuracy per client; None if test samples cannot be assigned to clients."""
+    """One accuracy per client; None if test samples cannot be assigned to clients, and clients told none."""
+    if context.told:
+        return np.array([context.told[id] for id in sorted(context.told)])
     if context.correct is None or context.owners is None:
         return None
     return context.owners.accuracies(context.correct)
 
 
 class _Served(Column):
-    """A column of rounds in which every client's accuracy is known."""
+    """A column about the accuracies of clients; None in rounds in which they are not known."""
 
     dtype: ClassVar[Literal["int32", "float32", "float64"]] = "float64"
     scale = 100.0
     tested = True
 
-    def present(self, context: Context) -> bool:
-        return context.once(accuracies) is not None
-
 
 @COLUMNS.register
 class ClientAccuracy(_Served):
-    """The accuracy on each client's own test samples, where clients have some."""
+    """The accuracy on each client's own test samples, where clients have some or evaluate the model themselves."""
 
     name = "client_accuracy"
     order = 40
@@ -37,7 +38,7 @@ class ClientAccuracy(_Served):
     optional = True
 
     def present(self, context: Context) -> bool:
-        return super().present(context) and context.owners is not None and context.owners.test_owner is not None
+        return context.told is not None or (context.owners is not None and context.owners.test_owner is not None)
 
     def value(self, context: Context) -> list[float] | None:
         found = context.once(accuracies)
@@ -46,15 +47,16 @@ class ClientAccuracy(_Served):
 
 @COLUMNS.register
 class TestedClients(ClientAccuracy):
-    """The ids of the clients in ``client_accuracy``: those that have test samples of their own."""
+    """The ids of the clients in ``client_accuracy``."""
 
     name = "tested_clients"
     order = 45
     dtype = "int32"
 
     def value(self, context: Context) -> list[int] | None:  # type: ignore[override]
-        assert context.owners is not None
-        return context.owners.ids
+        if context.told is not None:
+            return sorted(context.told)
+        return None if context.owners is None else context.owners.ids
 
 
 @COLUMNS.register

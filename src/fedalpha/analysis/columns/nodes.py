@@ -14,10 +14,11 @@ class Nodes(Column):
     stored = False
 
     def present(self, context: Context) -> bool:
-        return context.nodes is not None and context.outcome is not None
+        return context.nodes is not None
 
     def value(self, context: Context) -> dict[str, str]:
-        assert context.outcome is not None
+        if context.outcome is None:
+            return {}
         named = context.nodes or {}
         ids = {*context.outcome.cohort.ids.tolist(), *(refusal.client for refusal in context.outcome.refusals)}
         return {str(id): named[id] for id in sorted(ids) if id in named}
