@@ -1,0 +1,305 @@
+"""The client of a secure sum: a state machine without input or output, which can be saved between messages.
+
+It does what its `Policy` allows and refuses everything else: a refusal ends its part in the session. The methods are
+called in the order advertise, share, mask, (agree,) reveal; each once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.secure import keys
+from fedalpha.secure.masks import add_mask, needed
+from fedalpha.secure.messages import (
+    Advertised,
+    Agreed,
+    Bundle,
+    Invite,
+    Masked,
+    Revealed,
+    Roster,
+    Session,
+    Shares,
+    Survivors,
+    Unmask,
+    roster_of,
+)
+from fedalpha.secure.shamir import SHARE, split
+from fedalpha.secure.wire import Malformed, pack, unpack
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+
+class Refused(ValueError):  # noqa: N818
+    """A client does not go on, because the server asks for something that would weaken its protection."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client insists on, whatever the server says.
+
+    ``least``: the smallest number of clients in a sum. ``threshold``: the smallest share of clients without which
+    nothing is unmasked. ``signing`` and ``known`` are the client's own key and everybody's public keys, by client id:
+    with them, the client believes the server nothing about who takes part and who dropped out. Without them the
+    server must be honest about that. ``effective``: with signing keys, the least 1/Σ(α_i/Σα)² of the weights: a
+    server that gives one client all the weight would learn its model.
+    """
+
+    least: int = 3
+    threshold: float = 0.5
+    signing: Ed25519PrivateKey | None = None
+    known: Mapping[int, Ed25519PublicKey] = field(default_factory=dict)
+    effective: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.least < 2:
+            raise ValueError(f"least = {self.least}: the sum of one vector is that vector; give at least 2")
+        if not 0.5 <= self.threshold < 1:
+            raise ValueError(f"threshold = {self.threshold}; give a share of at least 0.5 and below 1")
+        if (self.signing is None) != (not self.known):
+            raise ValueError("a signing key and the public keys of all clients belong together; give both, or neither")
+
+
+class Client:
+    """One client in one session."""
+
+    def __init__(self, id: int, policy: Policy) -> None:
+        self.id, self.policy = id, policy
+        self.stage = "new"
+        self._session = b""
+        self._weight = math.nan
+        self._secrets: list[bytes] = []  # the sealing key, the masking key, the seed of the own mask
+        self._roster = b""
+        self._own: list[bytes] = []  # the own shares: of the seed, of the masking key
+        self._held: dict[int, bytes] = {}  # by neighbour: its share of the seed, its share of the masking key
+        self._survivors = b""
+
+    # State between messages
+
+    def dump(self) -> bytes:
+        """The state, with its secrets; keep it on the client."""
+        told = [self._session, self._weight, self._secrets, self._roster, self._own, self._held, self._survivors]
+        return pack([self.id, self.stage, *told])
+
+    @classmethod
+    def load(cls, data: bytes, policy: Policy) -> Client:
+        id, stage, *told = unpack(data)
+        client = cls(id, policy)
+        client.stage = stage
+        (
+            client._session,
+            client._weight,
+            client._secrets,
+            client._roster,
+            client._own,
+            client._held,
+            client._survivors,
+        ) = told
+        return client
+
+    # The steps
+
+    def advertise(self, invite: Invite) -> Advertised:
+        """Make fresh keys."""
+        with self._step("new", "advertised"):
+            session = Session.read(invite.session)
+            if session.threshold < self.policy.threshold:
+                raise Refused(f"its threshold is {session.threshold:g}; this client wants {self.policy.threshold:g}")
+            if self.policy.signing is not None and not session.signed:
+                raise Refused("its lists are not signed, but this client has a signing key and insists on signatures")
+            if self.policy.signing is None and session.signed:
+                raise Refused("the session wants signed lists, but this client has no signing key")
+            if not 0 < abs(invite.weight) <= session.mass * (1 + 1e-9):
+                raise Refused(f"the weight {invite.weight:g} is 0, or above the sum of the weights, {session.mass:g}")
+            self._session, self._weight = invite.session, invite.weight
+            self._secrets = [keys.fresh(), keys.fresh(), keys.fresh()]
+            found = Advertised(self.id, keys.public(self._secrets[0]), keys.public(self._secrets[1]), b"")
+            if self.policy.signing is None:
+                return found
+            signature = keys.sign(self.policy.signing, "advertise", found.signs(self._session))
+            return Advertised(found.id, found.sealing, found.masking, signature)
+
+    def share(self, roster: Roster) -> Shares:
+        """Check who is in the session; share both secrets among the neighbours."""
+        with self._step("advertised", "shared"):
+            self._check(roster)
+            self._roster = roster.packed
+            holders = roster.holders(self.id)
+            least = roster.shares_needed(self.id)
+            place = {holder: at for at, holder in enumerate(holders, start=1)}
+            seeds = split(self._secrets[2], list(place.values()), least)
+            secrets = split(self._secrets[1], list(place.values()), least)
+            sealed = {}
+            for holder, at in place.items():
+                if holder == self.id:
+                    self._own = [seeds[at], secrets[at]]
+                    continue
+                context = self._context(roster, self.id, holder)
+                key = keys.agree(self._secrets[0], roster.by_id[holder].sealing, "share", context)
+                sealed[holder] = keys.seal(key, seeds[at] + secrets[at], context)
+            signature = b""
+            if self.policy.signing is not None:
+                signature = keys.sign(self.policy.signing, "roster", roster.hash)
+            return Shares(self.id, keys.commitment(self._secrets[2]), sealed, signature)
+
+    def mask(self, bundle: Bundle, values: NDArray[np.float64]) -> Masked:
+        """The weighted vector ``values`` under masks. It must be within the range of this client's weight."""
+        with self._step("shared", "masked"):
+            roster = roster_of(self._roster)
+            session = roster.agreed
+            if bundle.roster != roster.hash:
+                raise Refused("the server has another roster for this session")
+            strangers = bundle.sealed.keys() - set(roster.neighbours[self.id])
+            if strangers:
+                raise Refused(f"client {min(strangers)} is not a neighbour in this session")
+            if len(bundle.sealed) + 1 < roster.shares_needed(self.id):
+                raise Refused(
+                    f"only {len(bundle.sealed)} neighbours have shared their secrets; it takes "
+                    f"{roster.shares_needed(self.id) - 1}"
+                )
+            for peer, (sealed, signature) in bundle.sealed.items():
+                if self.policy.signing is not None and not self._signed(peer, signature, "roster", roster.hash):
+                    raise Refused(f"client {peer} has not signed this roster: the server shows two of them")
+                self._held[peer] = self._opened(roster, peer, sealed)
+            if values.shape != (session.length,):
+                raise ValueError(f"a vector of the shape {values.shape}; the session sums {session.length} values")
+            words = session.grid(len(roster.members)).encode(values, session.limit(self._weight))
+            context = pack([roster.hash, self.id])
+            add_mask(words, keys.derive(self._secrets[2], "own mask", context), 1)
+            for peer in self._held:
+                key = pair_key(self._secrets[1], roster, self.id, peer)
+                add_mask(words, key, 1 if peer > self.id else -1)
+            return Masked(self.id, words.tobytes())
+
+    def agree(self, survivors: Survivors) -> Agreed:
+        """Sign the list of survivors; only one list is ever signed."""
+        with self._step("masked", "agreed"):
+            if self.policy.signing is None:
+                raise Refused("this client has no signing key")
+            self._check_survivors(survivors)
+            self._survivors = survivors.packed
+            return Agreed(self.id, keys.sign(self.policy.signing, "survivors", survivors.signs()))
+
+    def reveal(self, unmask: Unmask) -> Revealed:
+        """Of each neighbour a share of the seed of its own mask if it survived, of its masking key if it did not."""
+        with self._step("agreed" if self.policy.signing is not None else "masked", "revealed"):
+            survivors = Survivors.read(unmask.survivors)
+            if self.policy.signing is not None:
+                self._check_agreed(survivors, unmask)
+            self._check_survivors(survivors)
+            alive = set(survivors.ids)
+            seeds, secrets = {}, {}
+            for peer, shares in (*self._held.items(), (self.id, b"".join(self._own))):
+                if shares and peer in alive:
+                    seeds[peer] = shares[:SHARE]
+                elif shares:
+                    secrets[peer] = shares[SHARE:]
+            self._forget()
+            return Revealed(self.id, seeds, secrets)
+
+    # Checks
+
+    @contextmanager
+    def _step(self, expected: str, following: str) -> Iterator[None]:
+        """Go to the next stage; after a refusal the session is over for this client, and its secrets are gone."""
+        if self.stage != expected:
+            raise Refused(f"this step is not due: the client is at the stage {self.stage}, not {expected}")
+        self.stage = "over"
+        try:
+            yield
+        except BaseException:
+            self._forget()
+            raise
+        self.stage = following
+
+    def _forget(self) -> None:
+        self._secrets, self._own, self._held = [], [], {}
+
+    def _check(self, roster: Roster) -> None:
+        if roster.session != self._session:
+            raise Refused("the roster belongs to another session")
+        mine = roster.by_id.get(self.id)
+        if (
+            mine is None
+            or mine.masking != keys.public(self._secrets[1])
+            or mine.sealing != keys.public(self._secrets[0])
+        ):
+            raise Refused("the roster does not hold this client's own keys")
+        if roster.least < self.policy.least:
+            raise Refused(
+                f"a sum of {roster.least} clients is possible; this client wants at least {self.policy.least}"
+            )
+        if self.policy.signing is None:
+            return
+        for one in roster.advertised:
+            if not self._signed(one.id, one.signature, "advertise", one.signs(self._session)):
+                raise Refused(f"the keys of client {one.id} are not signed by it")
+        weights = dict(zip(roster.by_id, roster.weights or (), strict=False))
+        total = math.fsum(map(abs, weights.values()))
+        if weights.get(self.id) != self._weight or total > roster.agreed.mass * (1 + 1e-9):
+            raise Refused("the weights of the roster are not those of the session")
+        effective = total**2 / math.fsum(w * w for w in weights.values())
+        if effective < self.policy.effective:
+            raise Refused(
+                f"the weights count as {effective:.3g} clients; this client wants at least {self.policy.effective:g}"
+            )
+
+    def _signed(self, id: int, signature: bytes, purpose: str, content: bytes) -> bool:
+        key = self.policy.known.get(id)
+        return key is not None and keys.signed_by(key, signature, purpose, content)
+
+    def _opened(self, roster: Roster, peer: int, sealed: bytes) -> bytes:
+        """A neighbour's shares; empty if they cannot be read: the neighbour may be hostile, and the sum goes on."""
+        context = self._context(roster, peer, self.id)
+        try:
+            key = keys.agree(self._secrets[0], roster.by_id[peer].sealing, "share", context)
+            found = keys.unseal(key, sealed, context)
+        except Malformed:
+            return b""
+        return found if len(found) == 2 * SHARE else b""
+
+    @staticmethod
+    def _context(roster: Roster, sender: int, receiver: int) -> bytes:
+        return pack([roster.hash, sender, receiver])
+
+    def _check_survivors(self, survivors: Survivors) -> None:
+        roster = roster_of(self._roster)
+        if survivors.roster != roster.hash:
+            raise Refused("the list of survivors belongs to another session")
+        alive = set(survivors.ids)
+        if self.id not in alive or not alive <= roster.by_id.keys():
+            raise Refused("the list of survivors leaves this client out, or names clients that are not in the roster")
+        if len(alive) < max(roster.least, self.policy.least):
+            raise Refused(f"only {len(alive)} clients are in the sum; it takes {max(roster.least, self.policy.least)}")
+        unknown = alive & set(roster.neighbours[self.id]) - self._held.keys()
+        if unknown:
+            raise Refused(f"the sum holds client {min(unknown)}, whose shares the server did not deliver")
+
+    def _check_agreed(self, survivors: Survivors, unmask: Unmask) -> None:
+        """More than the threshold of all members signed this very list, so no other list can have as many."""
+        roster = roster_of(self._roster)
+        if survivors.packed != self._survivors:
+            raise Refused("the server reports other survivors than those that this client signed")
+        content = survivors.signs()
+        valid = [
+            id
+            for id, signature in unmask.signatures.items()
+            if id in roster.by_id and self._signed(id, signature, "survivors", content)
+        ]
+        least = needed(max(roster.agreed.threshold, self.policy.threshold), len(roster.members))
+        if len(valid) < least:
+            raise Refused(f"only {len(valid)} clients have signed this list of survivors; it takes {least}")
+
+
+def pair_key(private: bytes, roster: Roster, one: int, other: int) -> bytes:
+    """The key of the common mask of two clients, from the masking key of ``one``."""
+    context = pack([roster.hash, min(one, other), max(one, other)])
+    return keys.agree(private, roster.by_id[other].masking, "pair mask", context)
