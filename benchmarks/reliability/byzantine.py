@@ -18,7 +18,8 @@ from fedalpha.analysis.stats import interval
 from fedalpha.data import federation
 from fedalpha.defence.faults import FAULTS
 from fedalpha.models import initial
-from fedalpha.runs.experiment import Evaluate, run
+from fedalpha.runs.evaluate import Evaluate
+from fedalpha.runs.experiment import run
 
 CLIENTS, ATTACKERS = 20, 4
 ROUNDS = 20

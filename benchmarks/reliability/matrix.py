@@ -19,7 +19,8 @@ from fedalpha.defence.faults import FAULTS, Fault, Faulty, Scene
 from fedalpha.engine.backends.embedded import Embedded
 from fedalpha.fast.threads import single_thread
 from fedalpha.round import Algorithm, Engine, Evaluation, Ids, Outcome, Part, Sample, ServerState, Train, play
-from fedalpha.runs.experiment import Evaluate, Experiment
+from fedalpha.runs.evaluate import Evaluate
+from fedalpha.runs.experiment import Experiment
 from fedalpha.strategies import STRATEGIES, Array, Strategy
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, sgd

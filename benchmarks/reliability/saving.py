@@ -19,8 +19,10 @@ from fedalpha.data.federations import Federation
 from fedalpha.engine.embedded import embedded
 from fedalpha.fast.threads import single_thread
 from fedalpha.round import Algorithm, ServerState
+from fedalpha.runs.description import describe
 from fedalpha.runs.experiment import Experiment
-from fedalpha.runs.folder import Folder, state_tree
+from fedalpha.runs.folder import Folder
+from fedalpha.runs.saved_state import state_tree
 from fedalpha.store import Generations
 from fedalpha.strategies import FedSoftWorse
 from fedalpha.update import sgd
@@ -51,7 +53,7 @@ def save_cost(data: Federation | None = None, model: str = "cnn", rounds: int = 
     algorithm = Algorithm(update=sgd(batch=64), weigh=FedSoftWorse(T=0.2))
     experiment = Experiment(data, algorithm, model, rounds, 0)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as place, single_thread():
-        folder = TimedFolder(Path(place) / "run", experiment.describe())
+        folder = TimedFolder(Path(place) / "run", describe(experiment))
         with folder:
             engine = embedded().start(data, data.task, algorithm.update, 0)
             try:

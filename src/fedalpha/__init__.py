@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from fedalpha.round import Algorithm
     from fedalpha.runs.callbacks import Callback, StopWhen
     from fedalpha.runs.comparing import compare
-    from fedalpha.runs.experiment import Evaluate, Interrupted, run
+    from fedalpha.runs.evaluate import Evaluate
+    from fedalpha.runs.experiment import Interrupted, run
     from fedalpha.task import Task
 
 __version__ = "0.1.0"
@@ -51,7 +52,7 @@ _LAZY = {
     "Algorithm": "fedalpha.round",
     "Callback": "fedalpha.runs.callbacks",
     "Comparison": "fedalpha.analysis.compared",
-    "Evaluate": "fedalpha.runs.experiment",
+    "Evaluate": "fedalpha.runs.evaluate",
     "History": "fedalpha.analysis.history",
     "Interrupted": "fedalpha.runs.experiment",
     "Patience": "fedalpha.analysis.conditions",

@@ -13,7 +13,7 @@ import fedalpha
 from fedalpha.combine import COMBINES
 from fedalpha.data import Pooled
 from fedalpha.defence.tolerance import influence, tolerance
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.strategies import STRATEGIES, Array, Cohort, State, Strategy
 
 

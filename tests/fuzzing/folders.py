@@ -31,7 +31,8 @@ class Checkpoints(Target):
         import fedalpha
         from fedalpha.round import Algorithm
         from fedalpha.runs.experiment import Experiment
-        from fedalpha.runs.folder import Folder, state_tree
+        from fedalpha.runs.folder import Folder
+        from fedalpha.runs.saved_state import state_tree
         from fedalpha.store import DamagedError, FormatError
         from fedalpha.store.tree import pack
         from fedalpha.strategies import STRATEGIES

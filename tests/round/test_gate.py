@@ -19,7 +19,7 @@ from fedalpha.combine import COMBINES, Reports, Sum
 from fedalpha.data import Pooled
 from fedalpha.round import Admission, Gate, Heard, Train
 from fedalpha.round.weighing import Short, Weighed, admit, share_out
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import Select
 from fedalpha.strategies import STRATEGIES, Cohort
 from fedalpha.update import Broadcast, Report

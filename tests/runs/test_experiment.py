@@ -17,7 +17,7 @@ from fedalpha.fast.threads import single_thread
 from fedalpha.models import initial
 from fedalpha.rng import Draws, integer
 from fedalpha.runs.callbacks import Callback, StopWhen
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.task import Task
 from fedalpha.update import sgd
 from histories import same_model, without_times

@@ -12,7 +12,8 @@ from torch import nn
 
 import fedalpha
 from fedalpha import run
-from fedalpha.runs.experiment import Evaluate, plan
+from fedalpha.runs.evaluate import Evaluate
+from fedalpha.runs.experiment import plan
 from fedalpha.runs.settings import Settings, read_settings
 from fedalpha.trust import UntrustedError
 

@@ -14,7 +14,7 @@ import fedalpha
 from fedalpha.analysis.history import History, read
 from fedalpha.data import Pooled
 from fedalpha.runs.callbacks import Callback, StopWhen
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.runs.folder import Folder
 from histories import same_model, without_times
 

@@ -13,7 +13,7 @@ from fedalpha.analysis.history import History
 from fedalpha.data import Pooled
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.folder import state_tree
+from fedalpha.runs.saved_state import state_tree
 from fedalpha.store.tree import pack
 from histories import same_model, without_times
 

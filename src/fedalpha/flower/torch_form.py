@@ -18,7 +18,7 @@ from fedalpha.flower.reports import Report as Read
 from fedalpha.flower.sums import Arrays, Running
 from fedalpha.models import MODELS, Architecture, BuiltIn, Model, Parameters, Template, mlp, softmax
 from fedalpha.round import ServerState
-from fedalpha.runs.folder import restored
+from fedalpha.runs.saved_state import restored
 from fedalpha.update import Broadcast, Report
 
 

@@ -9,7 +9,6 @@ from there.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
@@ -17,23 +16,18 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedalpha.analysis.history import History, Row, model_bytes, read
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.config import RESUMED, comparable, differences, is_longer, read_config
 from fedalpha.runs.machine import versions
-from fedalpha.store import FolderLock, Generations, LinkError, Most, write_atomically
-from fedalpha.store.files import CONFIG_BYTES, append, own_size, read_bytes, remove, sweep
-from fedalpha.text import shown
-
-if TYPE_CHECKING:  # a Flower server with a plain mean writes the same folder without torch
-    from fedalpha.models import Architecture
+from fedalpha.runs.saved_state import check_state, of_the_same_model, state_tree
+from fedalpha.store import FolderLock, Generations, Most, write_atomically
+from fedalpha.store.files import append, own_size, read_bytes, remove, sweep
 
 log = logging.getLogger(__name__)
-RESUMED = "resumed_with"
-"""In ``config.json``: the versions and processors on which the run was resumed, where they differ from the last."""
-
 _MODELS = ("model.safetensors", "best.safetensors")
 """The last model, and the best one if the run keeps it."""
 
@@ -60,7 +54,7 @@ class Folder(Callback):
         self.path = Path(path)
         self.config = config
         self.every = every
-        self.restore = restore or _of_the_same_model
+        self.restore = restore or of_the_same_model
         self.generations = Generations(self.path / "checkpoint")
         self._finished = self.path / "checkpoint" / "finished"
         self._rows: list[Row] = []
@@ -206,10 +200,7 @@ class Folder(Callback):
         rounds = [row["round"] for row in rows]
         if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
             raise ValueError("its rows are not those of its rounds")
-        _alike(dataclasses.replace(state, broadcast=None), dataclasses.replace(start, broadcast=None), "state")
-        found, expected = ({k: (v.shape, v.dtype) for k, v in p.items()} for p in _models(state, start))
-        if found != expected:
-            raise ValueError("its model has other parameters than the run's")
+        check_state(state, start)
         self.beside = beside
         return state
 
@@ -233,34 +224,22 @@ class Folder(Callback):
     def _check_config(self) -> None:
         path = self.path / "config.json"
         if not path.is_symlink() and not path.exists():
-            if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
-                raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
-            if (kind := other_kind(self.path)) is not None:
-                raise ValueError(f"{self.path} holds a {kind}; choose another folder for a single run")
+            self._check_vacant()
             return
-        try:
-            stored = json.loads(read_bytes(path, most=CONFIG_BYTES))
-            stored_versions, resumed = stored.pop("versions", {}), stored.pop(RESUMED, [])
-            if not isinstance(stored_versions, dict) or not all(isinstance(m, dict) for m in resumed):
-                raise ValueError
-        except LinkError:
-            raise
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            raise ValueError(f"{path} is not a configuration; choose another folder or remove this one") from None
-        there, ours = _comparable(stored, json.loads(json.dumps(self._described)))
+        stored, stored_versions, machines = read_config(path)
+        there, ours = comparable(stored, json.loads(json.dumps(self._described)))
         if changes := differences(there, ours):
             if self._empty():  # nothing worth keeping; it is replaced when the new run starts
                 self._stale = True
                 return
-            self._longer = _longer(there, ours)
+            self._longer = is_longer(there, ours)
             if not self._longer:
                 raise ValueError(
                     f"{self.path} holds a run of another configuration: {'; '.join(changes)}. Choose another folder, "
                     "or give the same settings to resume it (the number of rounds may be larger)"
                 )
             stored = {**self._described}
-        machines = [*resumed]
-        if changes := differences((resumed or [stored_versions])[-1], versions()):
+        if changes := differences((machines or [stored_versions])[-1], versions()):
             machines.append(versions())
             log.warning(
                 "%s was run so far on another machine or with other versions: %s; the run is resumed, but its last "
@@ -272,33 +251,12 @@ class Folder(Callback):
             since = {RESUMED: machines} if machines else {}
             self._rewritten = {**stored, "versions": stored_versions, **since}
 
-
-def _longer(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Whether ours is the stored run with more rounds."""
-    before, now = (config.get("rounds") for config in (stored, ours))
-    if not isinstance(before, int) or not isinstance(now, int):
-        return False
-    return before < now and not differences({**stored, "rounds": now}, ours)
-
-
-def _comparable(stored: dict[str, Any], ours: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two configurations in the same form.
-
-    A run that was started in Python describes itself in more detail; if it can be written as settings, these stand
-    under ``settings``. A plugin is compared by the hash of its content, wherever it lies.
-    """
-    detailed = all("initial_model" in config for config in (stored, ours))
-    texts = [config.get("settings") for config in (stored, ours)]
-    both = [{name: value for name, value in config.items() if name != "settings"} for config in (stored, ours)]
-    if detailed:
-        if _same(both[0]["initial_model"], both[1]["initial_model"]):
-            both[0]["initial_model"] = both[1]["initial_model"]
-        return both[0], both[1]
-    for place, found in enumerate(texts):
-        if isinstance(found, dict) and "initial_model" in both[place]:  # the other one is of the command line
-            both[place], both[1 - place] = found, {name: both[1 - place].get(name) for name in found}
-    plugins = [{"plugin": str(one["plugin"]).rpartition("@")[2]} if one.get("plugin") else {} for one in both]
-    return {**both[0], **plugins[0]}, {**both[1], **plugins[1]}
+    def _check_vacant(self) -> None:
+        """Raise if a folder without ``config.json`` holds something else."""
+        if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
+            raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
+        if (kind := other_kind(self.path)) is not None:
+            raise ValueError(f"{self.path} holds a {kind}; choose another folder for a single run")
 
 
 def other_kind(path: Path) -> str | None:
@@ -313,99 +271,9 @@ def _line(row: Row) -> bytes:
     return (json.dumps(row, allow_nan=False) + "\n").encode()
 
 
-def _models(state: ServerState, start: ServerState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The parameters of a saved state, and those that they must be like."""
-    sent, begun = state.broadcast, start.broadcast
-    architecture: Any = getattr(sent, "architecture", None)
-    if architecture is getattr(begun, "architecture", None):
-        return sent.parameters, begun.parameters
-    import torch
-
-    with torch.device("meta"):  # without memory: the text of the architecture is part of the checkpoint
-        return sent.parameters, architecture.build().state_dict()
-
-
-def _alike(found: Any, start: Any, where: str) -> None:
-    """Raise an error if a saved value is not of the kind that it has at the start of the run."""
-    if dataclasses.is_dataclass(start) and not isinstance(start, type):
-        found, start = vars(found), vars(start)
-    if isinstance(start, Mapping):
-        for key, value in start.items():
-            if not isinstance(found, Mapping) or key not in found:
-                raise ValueError(f"{where} has no {key!r}")
-            _alike(found[key], value, f"{where}.{key}")
-    elif isinstance(start, list) and start:
-        if not isinstance(found, list) or len(found) != len(start):
-            raise ValueError(f"{where} is not a list of {len(start)}")
-        for i, (one, other) in enumerate(zip(found, start, strict=True)):
-            _alike(one, other, f"{where}[{i}]")
-    elif start is not None and isinstance(found, Mapping | list | str) != isinstance(start, Mapping | list | str):
-        raise ValueError(f"{where} is of another kind")
-
-
 def _of_round_0(line: bytes) -> bool:
     """Whether a line of ``history.jsonl`` is the row of the initial model; one that cannot be read is not."""
     try:
         return bool(json.loads(line)["round"] == 0)
     except (ValueError, TypeError, KeyError):
         return False
-
-
-def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """What differs, key by key.
-
-    >>> differences({"seed": 0, "lr": 0.1}, {"seed": 1, "lr": 0.1})
-    ['seed is 0 there and 1 here']
-    """
-    keys = [*stored, *(k for k in ours if k not in stored)]
-    return [
-        f"{shown(key)} is {shown(stored.get(key, 'not set'))} there and {shown(ours.get(key, 'not set'))} here"
-        for key in keys
-        if stored.get(key) != ours.get(key)
-    ]
-
-
-def _same(stored: object, ours: object) -> bool:
-    from fedalpha.models import same_fingerprint
-
-    return same_fingerprint(stored, ours)
-
-
-def _of_the_same_model(tree: dict[str, Any], start: ServerState) -> ServerState:
-    return restored(tree, start.broadcast.architecture)
-
-
-def state_tree(state: ServerState) -> dict[str, Any]:
-    """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
-    tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-    if not state.watch:
-        del tree["watch"]
-    architecture = getattr(state.broadcast, "architecture", None)
-    text = None
-    if architecture is not None:
-        from fedalpha.models import BuiltIn
-
-        if isinstance(architecture, BuiltIn):
-            text = (str(architecture.model), architecture.shape, architecture.classes)
-    tree["broadcast"] = {
-        "architecture": text,
-        "parameters": state.broadcast.parameters,
-        "extras": state.broadcast.extras,
-    }
-    return tree
-
-
-def restored(tree: dict[str, Any], given: Architecture | None = None) -> ServerState:
-    """The server state of a tree; ``given`` is the architecture if it is not a built-in one."""
-    from fedalpha.models import MODELS, BuiltIn
-    from fedalpha.update import Broadcast
-
-    sent = tree.pop("broadcast")
-    architecture = given
-    if sent["architecture"] is not None:
-        text, shape, classes = sent["architecture"]
-        saved = BuiltIn(MODELS.parse(text), shape, classes)
-        architecture = given if saved == given else saved
-    if architecture is None:
-        raise ValueError("this state is of a module of your own; pass its architecture")
-    return ServerState(broadcast=Broadcast(architecture, sent["parameters"], sent["extras"]), **tree)

@@ -257,7 +257,8 @@ class Settings(BaseModel):
     def experiment(self) -> Experiment:
         """The run that these settings describe; they must be `resolved`."""
         from fedalpha.data import federation
-        from fedalpha.runs.experiment import Evaluate, plan
+        from fedalpha.runs.evaluate import Evaluate
+        from fedalpha.runs.experiment import plan
         from fedalpha.task import task
 
         data = federation(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.folder import restored, state_tree
 from fedalpha.runs.machine import versions
+from fedalpha.runs.saved_state import restored, state_tree
 from fedalpha.store import DamagedError, FormatError, Generations
 from fedalpha.store.inside import remove_tree
 from fedalpha.strategies import STRATEGIES, State, Strategy

@@ -12,7 +12,7 @@ import pytest
 import fedalpha
 from fedalpha.data import Pooled
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 
 
 class Fail(Callback):

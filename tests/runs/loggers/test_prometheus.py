@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import fedalpha
 from fedalpha.data import Pooled
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.experiment import Evaluate
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.runs.loggers import LOGGERS
 from fedalpha.runs.loggers.prometheus import Prometheus
 

@@ -1,0 +1,83 @@
+"""What a run consists of: federation, rules, model, rounds, seed. It is checked before anything is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from fedalpha.analysis.watch import Watch
+from fedalpha.data.federations import Federation
+from fedalpha.defence.faults import Fault
+from fedalpha.models import Model, initial
+from fedalpha.rng import integer
+from fedalpha.round import Algorithm, ServerState
+from fedalpha.runs.evaluate import Evaluate
+from fedalpha.text import whole
+from fedalpha.update import Broadcast
+
+AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run consists of, before it starts."""
+
+    federation: Federation
+    algorithm: Algorithm
+    model: AnyModel
+    rounds: int
+    seed: int
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    fault: Fault | None = None
+    """What goes wrong on purpose."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", whole("rounds", self.rounds))
+        object.__setattr__(self, "seed", whole("seed", self.seed))
+        if "accuracy" in self.algorithm.weigh.requires and self.federation.task.correct is None:
+            raise ValueError(
+                f"{self.algorithm.weigh} looks at accuracy, but the task has none (correct=None); change at given "
+                "rounds instead (at=20), or give the task a `correct`"
+            )
+        if self.algorithm.reevaluate and self.federation.validation is None:
+            raise ValueError("reevaluate needs data of the server's own; build the federation with validation=0.1")
+        if "server" in self.algorithm.combine.wants and self.federation.validation is None:
+            raise ValueError(
+                f"{self.algorithm.combine} learns on data of the server's own; build the federation with validation=0.1"
+            )
+        self.watch.check(self.algorithm, self.federation.task.correct is not None)
+        if self.looks_at("validation") and self.federation.validation is None:
+            who = "stop or keep" if self.watch.looks else "a shadow rule"
+            who = str(self.algorithm.weigh) if "accuracy" in self.algorithm.weigh.requires else who
+            raise ValueError(
+                f"{who} looks at accuracy or loss, but the federation has no validation part; build it with "
+                "validation=0.1, or set signal=test to let it look at the test set"
+            )
+
+    @property
+    def population(self) -> Federation:
+        """The federation as its clients have it: with a fault, some may hold flipped labels."""
+        return self.federation if self.fault is None else self.fault.poison(self.federation, self.seed)
+
+    @property
+    def watch(self) -> Watch:
+        return self.evaluate.watch
+
+    def looks_at(self, part: str) -> bool:
+        """Whether anything looks at this part: the strategy, ``stop``, ``keep`` or a shadow rule."""
+        rules = self.algorithm.weigh.requires | self.watch.shadows.requires
+        return self.evaluate.signal == part and ("accuracy" in rules or bool(self.watch.looks))
+
+    def start(self) -> ServerState:
+        """The state before round 0: the initial model, drawn from the seed."""
+        shape, classes, clients = self.federation.shape, self.federation.classes, self.federation.clients
+        architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
+        state = self.algorithm.init(Broadcast(architecture, parameters), clients)
+        return dataclasses.replace(state, watch=self.watch.init(clients))
+
+    def due(self, round: int) -> bool:
+        """Whether the test set is evaluated after this round, even if it is not the last one."""
+        return round % self.evaluate.every == 0 or self.looks_at("test")
