@@ -14,7 +14,7 @@ import pytest
 
 from fedalpha import trust
 from fedalpha.plugins import load_plugin
-from fedalpha.runs.settings import read_settings
+from fedalpha.runs.reading import read_settings
 from fedalpha.study import read_study
 from fedalpha.trust import UntrustedError
 

@@ -23,7 +23,8 @@ class Checkpoints(Target):
             *("Generations.load", "Generations._read", "_unpacked", "_records", "_checked", "_verified"),
         ),
         "store/tree.py": ("unpack", "unpack.decode", "_tensor"),
-        "runs/folder.py": ("Folder._accepted", "_models", "_alike", "restored"),
+        "runs/folder.py": ("Folder._accepted",),
+        "runs/saved_state.py": ("check_state", "_models", "_alike", "restored"),
     }
 
     def __init__(self, folder: Path) -> None:

@@ -144,9 +144,11 @@ class SettingsFiles(_Toml):
 
     name, share = "settings (TOML)", 12
     readers: ClassVar = {
+        "runs/reading.py": ("read_settings", "read_text"),
+        "runs/shorthands.py": ("completed", "check_once", "layered"),
         "runs/settings.py": (
-            *("read_settings", "read_text", "settings", "_plugin", "_engine", "_address", "Settings._coherent"),
-            *("Settings.resolved", "Settings._check_texts", "Settings.selection", "Settings.client_update"),
+            *("settings", "_plugin", "_engine", "_address", "Settings._coherent"),
+            *("Settings.resolved", "Settings._check_texts"),
         ),
         "trust.py": ("need",),
         "plugins.py": ("load_plugin", "_content"),
@@ -186,7 +188,7 @@ class SettingsFiles(_Toml):
         return given[:1] in ("{", "[", '"') or super().first(given)
 
     def read(self, given: Any) -> None:
-        from fedalpha.runs.settings import read_settings
+        from fedalpha.runs.reading import read_settings
 
         file = self.written(given)
         if given[:1] in ("{", "[", '"') or given in ("null", "true", "false", "0"):

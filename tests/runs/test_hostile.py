@@ -142,7 +142,7 @@ def test_a_logger_does_not_write_through_a_link(tmp_path: Path) -> None:
 
 
 def test_errors_are_short(tmp_path: Path) -> None:
-    from fedalpha.runs.settings import read_settings
+    from fedalpha.runs.reading import read_settings
 
     for content in ({"strategy": "x" * 10**7}, {"x" * 10**6: 1}, {"clients": "y" * 10**6}, {"dataset": ["z"] * 10**6}):
         (tmp_path / "config.json").write_text(json.dumps(content))

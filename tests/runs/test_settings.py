@@ -14,7 +14,8 @@ import fedalpha
 from fedalpha import run
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.runs.experiment import plan
-from fedalpha.runs.settings import Settings, read_settings
+from fedalpha.runs.reading import read_settings
+from fedalpha.runs.settings import Settings
 from fedalpha.trust import UntrustedError
 
 

@@ -33,7 +33,8 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
-    from fedalpha.runs.settings import read_settings, settings
+    from fedalpha.runs.reading import read_settings
+    from fedalpha.runs.settings import settings
     from fedalpha.store.inside import names
     from fedalpha.strategies import STRATEGIES
     from fedalpha.study.plan import parse_seeds

@@ -23,7 +23,7 @@ def resume(
     On the same kind of machine the result has the same bytes as that of an undisturbed run.
     """
     from fedalpha.cli.run import execute
-    from fedalpha.runs.settings import read_settings
+    from fedalpha.runs.reading import read_settings
     from fedalpha.store.files import CONFIG_BYTES, read_bytes
     from fedalpha.trust import UntrustedError
 

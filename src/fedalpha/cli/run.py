@@ -26,7 +26,7 @@ def run(
     options: dict[str, Any],
 ) -> None:
     """Train a federated model under one strategy. The same command again resumes an interrupted run."""
-    from fedalpha.runs.settings import read_settings
+    from fedalpha.runs.reading import read_settings
 
     settings = read_settings(file, options, trust=trust)
     execute(settings, out, workers, checkpoint_every, [*(settings.log or []), *(log or [])])

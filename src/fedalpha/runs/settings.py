@@ -7,8 +7,6 @@ mistake is reported before anything is trained.
 from __future__ import annotations
 
 import dataclasses
-import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +15,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fedalpha import trust
 from fedalpha.plugins import load_plugin
-from fedalpha.store.files import CONFIG_BYTES
+from fedalpha.runs.shorthands import SHORTHANDS, completed
 from fedalpha.strategies import STRATEGIES
-from fedalpha.text import Registry, nearest, quoted, shown
-from fedalpha.trust import UntrustedError, reading
+from fedalpha.text import nearest, quoted, shown
+from fedalpha.trust import UntrustedError
 
 if TYPE_CHECKING:
     from fedalpha.analysis.history import History, Row
@@ -149,19 +147,21 @@ class Settings(BaseModel):
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
         from fedalpha.data import DATASETS
+        from fedalpha.select import SELECTIONS
+        from fedalpha.update import UPDATES
 
         self._check_texts()
-        update = self.client_update()
+        update = completed("update", UPDATES.parse(self.update), vars(self))
+        select = completed("select", SELECTIONS.parse(self.select), vars(self))
         return self.model_copy(
             update={
                 "model": self.model or DATASETS.parse(self.dataset).model,
                 "validation": self.validation_for([self.strategy]),
-                "select": self.selection(),
-                "ratio": None,
+                "select": str(select),
                 "update": str(update),
                 **dict.fromkeys(("stop", "keep", "shadow")),
                 **self._watch().settings,
-                **dict.fromkeys(_LOCAL, None),
+                **dict.fromkeys([*SHORTHANDS["select"], *SHORTHANDS["update"]]),
             }
         )
 
@@ -212,47 +212,15 @@ class Settings(BaseModel):
                 registry.parse(text)
         task(self.task, self.scores)
 
-    def selection(self) -> str:
-        """The selection, with the ratio C that was given."""
-        from fedalpha.select import SELECTIONS
-
-        select = SELECTIONS.parse(self.select)
-        if self.ratio is not None:
-            if getattr(select, "count", None) is not None:
-                raise ValueError(f"ratio = {self.ratio} and {select} exclude each other; give one of them")
-            if not hasattr(select, "C"):
-                raise ValueError(f"{select} has no C; leave ratio = {self.ratio} out")
-            select = dataclasses.replace(select, C=self.ratio)  # type: ignore[call-arg]
-        return str(select)
-
-    def client_update(self) -> Any:
-        """The client update with the local settings that were given."""
-        from fedalpha.update import UPDATES
-
-        update = UPDATES.parse(self.update)
-        given = {name: value for name in _LOCAL if (value := getattr(self, name)) is not None}
-        known = {field.name for field in dataclasses.fields(update)}
-        if unknown := given.keys() - known:
-            raise ValueError(f"{update} has no setting {', '.join(sorted(unknown))}; leave that option out")
-        if "epochs" in given and getattr(update, "steps", None) is not None:
-            raise ValueError(f"epochs = {self.epochs} and {update} exclude each other; give epochs or steps")
-        return dataclasses.replace(update, **given)
-
     def place(self, workers: int | None = None) -> Place:
         """The engine, with the device and the address that were given."""
         from fedalpha.engine import ENGINES
 
         place = ENGINES.parse(self.engine)
-        given: dict[str, Any] = {}
-        if self.device != "cpu":
-            given["device"] = self.device
-        if self.ray_address is not None:
-            if not hasattr(place, "address"):
-                raise ValueError(f"ray_address = {self.ray_address!r} needs engine = ray, not {str(place)!r}")
-            given["address"] = self.ray_address
-        if workers is not None:
-            given["workers"] = workers
-        return dataclasses.replace(place, **given)
+        if self.ray_address is not None and not hasattr(place, "address"):
+            raise ValueError(f"ray_address = {self.ray_address!r} needs engine = ray, not {str(place)!r}")
+        place = completed("engine", place, {**vars(self), "device": None if self.device == "cpu" else self.device})
+        return place if workers is None else dataclasses.replace(place, workers=workers)
 
     def experiment(self) -> Experiment:
         """The run that these settings describe; they must be `resolved`."""
@@ -305,106 +273,6 @@ class Settings(BaseModel):
         full = self.resolved()
         folder = None if out is None else Folder(out, full.stored(), checkpoint_every)
         return full.experiment().run(full.place(workers), callbacks, folder, begin)
-
-
-_LOCAL = ("lr", "batch", "epochs", "steps", "momentum", "weight_decay")
-
-
-def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool = False) -> Settings:
-    """Settings from a TOML or JSON file (or none), overridden by ``options``.
-
-    A plugin or a cluster that the file names needs the user's word: ``trust``, or the same in ``options``.
-    """
-    if path is None:
-        check_once(options)
-        return settings(options)
-    text = read_text(path, "settings file")
-    try:
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        if not isinstance(values, dict):
-            raise ValueError("it is not a table of settings")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
-    for recorded in ("versions", "resumed_with"):
-        values.pop(recorded, None)
-    values = _of_python(values, path)
-    values = layered(values, options)
-    for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
-        if name in options:
-            settings({name: options[name]})
-    with reading(path, trust):
-        return settings(values)
-
-
-def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The settings in a ``config.json``, also in that of a run that was started in Python."""
-    if "initial_model" not in values:
-        return values
-    if not isinstance(found := values.get("settings"), dict):
-        raise ValueError(
-            f"{path} is of a run that was started in Python with objects that have no text, such as a model or data of "
-            "your own, or another seed for the federation; repeat or resume it by the same call of fedalpha.run(…)"
-        )
-    return {name: value for name, value in found.items() if value is not None}
-
-
-_PARTS = {
-    "update": {name: name for name in _LOCAL},
-    "select": {"ratio": "C"},
-    "engine": {"device": "device", "ray_address": "address"},
-}
-"""Settings that are rules, and the settings that stand for an argument of the rule."""
-
-
-def check_once(values: Mapping[str, Any]) -> None:
-    """Raise ValueError if an argument of a rule is given twice: in the rule's text and as a setting of its own."""
-    for rule, parts in _PARTS.items():
-        given = _arguments(rule, values.get(rule))
-        if again := [name for name, argument in parts.items() if values.get(name) is not None and argument in given]:
-            raise ValueError(
-                f"{again[0]} is given twice: {values[again[0]]!r}, and in {rule} = {values[rule]!r}; keep one"
-            )
-
-
-def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """One table from several; later ones win. A rule with an argument replaces the setting for that argument.
-
-    Raises ValueError if one table gives an argument twice.
-    """
-    found: dict[str, Any] = {}
-    for layer in layers:
-        check_once(layer)
-        found = {name: value for name, value in found.items() if not _replaced(name, layer)} | dict(layer)
-    return found
-
-
-def _replaced(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether an option names a rule with the argument that this setting of a file stands for."""
-    return any(name in parts and parts[name] in _arguments(rule, options.get(rule)) for rule, parts in _PARTS.items())
-
-
-def _arguments(rule: str, text: Any) -> frozenset[str]:
-    """The arguments that are given in the text of a rule."""
-    from fedalpha.engine import ENGINES
-    from fedalpha.select import SELECTIONS
-    from fedalpha.update import UPDATES
-
-    registries: dict[str, Registry[Any]] = {"update": UPDATES, "select": SELECTIONS, "engine": ENGINES}
-    return registries[rule].given(text) if isinstance(text, str) else frozenset()
-
-
-def read_text(path: Path, what: str) -> str:
-    """The text of a file that the user named."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(CONFIG_BYTES + 1)
-        if len(content) > CONFIG_BYTES:
-            raise ValueError(f"the {what} {path} has more than {CONFIG_BYTES:,} bytes; give a smaller one")
-        return content.decode()
-    except OSError as error:
-        raise ValueError(f"cannot read the {what} {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"cannot read the {what} {path}: it is not text in UTF-8") from None
 
 
 def settings(values: Mapping[str, Any]) -> Settings:

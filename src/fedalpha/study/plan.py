@@ -43,7 +43,9 @@ from fedalpha.analysis.columns import PerClient, numbers
 from fedalpha.analysis.conditions import Comparison, condition
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.runs.settings import Settings, layered, read_text, settings
+from fedalpha.runs.reading import read_text
+from fedalpha.runs.settings import Settings, settings
+from fedalpha.runs.shorthands import layered
 from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell

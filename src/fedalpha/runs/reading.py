@@ -1,0 +1,67 @@
+"""Settings from TOML files and from ``config.json``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedalpha.runs.settings import Settings, settings
+from fedalpha.runs.shorthands import check_once, layered
+from fedalpha.store.files import CONFIG_BYTES
+from fedalpha.text import shown
+from fedalpha.trust import reading
+
+
+def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool = False) -> Settings:
+    """Settings from a TOML or JSON file (or none), overridden by ``options``.
+
+    A plugin or a cluster that the file names needs the user's word: ``trust``, or the same in ``options``.
+    """
+    if path is None:
+        check_once(options)
+        return settings(options)
+    text = read_text(path, "settings file")
+    try:
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it is not a table of settings")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
+    for recorded in ("versions", "resumed_with"):
+        values.pop(recorded, None)
+    values = _of_python(values, path)
+    values = layered(values, options)
+    for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
+        if name in options:
+            settings({name: options[name]})
+    with reading(path, trust):
+        return settings(values)
+
+
+def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The settings in a ``config.json``, also in that of a run that was started in Python."""
+    if "initial_model" not in values:
+        return values
+    if not isinstance(found := values.get("settings"), dict):
+        raise ValueError(
+            f"{path} is of a run that was started in Python with objects that have no text, such as a model or data of "
+            "your own, or another seed for the federation; repeat or resume it by the same call of fedalpha.run(…)"
+        )
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file that the user named."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_BYTES + 1)
+        if len(content) > CONFIG_BYTES:
+            raise ValueError(f"the {what} {path} has more than {CONFIG_BYTES:,} bytes; give a smaller one")
+        return content.decode()
+    except OSError as error:
+        raise ValueError(f"cannot read the {what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read the {what} {path}: it is not text in UTF-8") from None
