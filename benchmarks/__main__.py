@@ -112,7 +112,7 @@ def reliability(
     An interrupted command can be resumed: finished cells of the Byzantine table are not run again.
     """
     from benchmarks.reliability.page import measure
-    from fedalpha.study.plan import parse_seeds
+    from fedalpha.study.seeds import parse_seeds
 
     measure(out, parse_seeds(seeds), faults, byzfl, lambda line: print(line, flush=True))
     print(f"written to {out}: README.md, faults.json, vectors.json, saving.json, byzantine.jsonl, byzantine.png")

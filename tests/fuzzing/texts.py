@@ -84,7 +84,7 @@ class Words(Target):
     readers: ClassVar = {
         "analysis/conditions.py": ("condition", "_one", "_known"),
         "analysis/measures/base.py": ("Measure.parse",),
-        "study/plan.py": ("parse_seeds",),
+        "study/seeds.py": ("parse_seeds",),
     }
     seeds = ("accuracy >= 0.6", "round > 3", "R_60", "accuracy@30", "auc", "loss", "5", "3,4,5", "10-19", "steps_to_60")
     seeds = (
@@ -107,7 +107,7 @@ class Words(Target):
     def read(self, given: Any) -> None:
         from fedalpha.analysis.conditions import condition
         from fedalpha.analysis.measures import Measure
-        from fedalpha.study.plan import parse_seeds
+        from fedalpha.study.seeds import parse_seeds
 
         (condition, Measure.parse, parse_seeds)[given[0]](given[1])
 
@@ -203,7 +203,7 @@ class StudyFiles(_Toml):
     name, share = "studies (TOML)", 3
     readers: ClassVar = {
         "study/plan.py": (
-            *("read_study", "study", "_explained", "_once", "_why_not", "_label", "Study._plugin", "Study._seeds"),
+            *("study", "_once", "_label", "_check_settings", "Study._plugin", "Study._seeds", "Study._check_names"),
             *(
                 "Study._strategies",
                 "Study._measures",
@@ -212,7 +212,10 @@ class StudyFiles(_Toml):
                 "Study.cells",
                 "Study._cells",
             ),
-        )
+        ),
+        "study/reading.py": ("read_study",),
+        "study/mistakes.py": ("explained",),
+        "study/expected.py": ("why_not",),
     }
     seeds = (
         'name = "x"\nstrategies = ["FedAvg", "FedWorse"]\nseeds = "0-2"\nmeasures = ["R_60", "accuracy@3"]\n'

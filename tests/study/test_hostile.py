@@ -14,7 +14,7 @@ import pytest
 from fedalpha.report import write_report
 from fedalpha.store import LinkError
 from fedalpha.study import Store, read_study, run_study, status, study
-from fedalpha.study.plan import parse_seeds
+from fedalpha.study.seeds import parse_seeds
 
 pyarrow = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402

@@ -37,7 +37,7 @@ def compare(
     from fedalpha.runs.settings import settings
     from fedalpha.store.inside import names
     from fedalpha.strategies import STRATEGIES
-    from fedalpha.study.plan import parse_seeds
+    from fedalpha.study.seeds import parse_seeds
 
     base = read_settings(file, options, trust=trust)
     for name in ("stop", "keep", "shadow"):

@@ -31,7 +31,7 @@ def study(
     strategies to the file later.
     """
     from fedalpha.study import read_study
-    from fedalpha.study.plan import study_text
+    from fedalpha.study.reading import study_text
 
     found = read_study(file, trust=trust)
     changed = seeds is not None or rounds is not None

@@ -47,7 +47,7 @@ def tune(
     after every seed. Stop it whenever you like; the same command resumes it. docs/tune.md says what is guaranteed.
     """
     from fedalpha.study import read_study
-    from fedalpha.study.plan import study_text
+    from fedalpha.study.reading import study_text
 
     table = {"budget": budget, "measure": measure, "error": error, "space": _pairs(space or [])}
     changes = {key: value for key, value in table.items() if value not in (None, {})}

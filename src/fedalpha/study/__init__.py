@@ -1,8 +1,11 @@
 """Studies: strategies × seeds × settings, paired, resumable, in one folder of plain files."""
 
 from fedalpha.study.cells import Cell
-from fedalpha.study.plan import Published, Study, parse_seeds, read_study, study
+from fedalpha.study.entries import Published
+from fedalpha.study.plan import Study, study
+from fedalpha.study.reading import read_study
 from fedalpha.study.runner import CellError, run_study
+from fedalpha.study.seeds import parse_seeds
 from fedalpha.study.status import Status, load_study, status
 from fedalpha.study.store import Store
 from fedalpha.study.tables import Result

@@ -31,29 +31,29 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from fedalpha.analysis.columns import PerClient, numbers
-from fedalpha.analysis.conditions import Comparison, condition
+from fedalpha.analysis.columns import PerClient
+from fedalpha.analysis.conditions import condition
 from fedalpha.analysis.measures import Measure
 from fedalpha.plugins import load_plugin
-from fedalpha.runs.reading import read_text
 from fedalpha.runs.settings import Settings, settings
 from fedalpha.runs.shorthands import layered
-from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.strategies import STRATEGIES
 from fedalpha.study.cells import Cell
+from fedalpha.study.entries import Calibration, Claim, Published, Zoom
+from fedalpha.study.expected import why_not
+from fedalpha.study.mistakes import explained
 from fedalpha.study.protocols import protocol, restyled
+from fedalpha.study.seeds import MOST_CELLS, parse_seeds
 from fedalpha.study.tuning.spaces import Space
 from fedalpha.study.tuning.table import Tune
 from fedalpha.text import cleaned, nearest, quoted, shown
-from fedalpha.trust import UntrustedError, reading
+from fedalpha.trust import UntrustedError
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
 """Settings of a run that a study has keys of its own for, and these keys."""
@@ -66,69 +66,10 @@ _SINGLE = {
 """Settings of a single run that a study does not take, and why."""
 _BESIDES = ("protocol", "stop_at")
 """What a case may set besides the settings of a run."""
-MOST_CELLS = 100_000
-"""A study has no more cells, and no more seeds: they would take all memory before the first one is run."""
 LINES = frozenset({"note", "title", "text"})
 """Texts of several lines. All other texts are names, and are cleaned of everything that could steer a terminal."""
 STORED = {"stored": True}
 """Context of a stored study: its strategies need not be registered, since their plugin may be missing."""
-
-
-class Published(BaseModel):
-    """A published figure, shown beside ours; accuracies are fractions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    strategy: str
-    measure: str
-    mean: float
-    half: float | None = None
-
-
-class Claim(BaseModel):
-    """A claim that ``better`` beats each of ``than`` in ``measure``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    text: str
-    measure: str
-    better: str
-    than: tuple[str, ...] = Field(min_length=1)
-
-    @field_validator("than", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-
-class Zoom(BaseModel):
-    """A window of the accuracy curves that is drawn again, larger."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    rounds: tuple[float, float]
-    accuracy: tuple[float, float] | None = None
-
-
-class Calibration(BaseModel):
-    """How the learning rate is found: the one of ``lr`` that brings FedAvg nearest to ``target`` in ``measure``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    measure: str
-    target: float
-    lr: tuple[float, ...] = Field(min_length=1)
-    seeds: str
-    stop_at: str | None = None
-
-
-_TABLES: dict[str, type[BaseModel]] = {
-    "published": Published,
-    "claims": Claim,
-    "zoom": Zoom,
-    "calibration": Calibration,
-    "tune": Tune,
-}
 
 
 class Study(BaseModel):
@@ -216,6 +157,18 @@ class Study(BaseModel):
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
+        self._check_names()
+        for name in self.protocols:
+            protocol(name)
+        for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
+            _check_settings(where, given)
+        for key, values in self.grid.items():
+            if not values:
+                raise ValueError(f"grid: {key} has no values; give at least one")
+        return self
+
+    def _check_names(self) -> None:
+        """Raise if a claim or a published figure names a strategy that the study does not have."""
         named = [("claims", claim.measure, (claim.better, *claim.than)) for claim in self.claims]
         for where, measure, strategies in named + [("published", p.measure, (p.strategy,)) for p in self.published]:
             Measure.parse(measure)
@@ -225,21 +178,6 @@ class Study(BaseModel):
         for claim in self.claims:
             if claim.better in claim.than:
                 raise ValueError(f"claims: {claim.better!r} is compared with itself; leave it out of 'than'")
-        for name in self.protocols:
-            protocol(name)
-        for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
-            for key in given:
-                known = {*Settings.model_fields, *_BESIDES} - {*_OWN, *_SINGLE}
-                known |= {"name"} if where == "cases" else set()
-                if key in _SINGLE:
-                    raise ValueError(f"{where}: {key} belongs to a single run; {_SINGLE[key]}")
-                if key not in known:
-                    hint = f"list {_OWN[key]} at the top of the file" if key in _OWN else nearest(key, sorted(known))
-                    raise ValueError(f"{where}: unknown setting {quoted(key)}; {hint}")
-        for key, values in self.grid.items():
-            if not values:
-                raise ValueError(f"grid: {key} has no values; give at least one")
-        return self
 
     @property
     def against(self) -> str:
@@ -314,7 +252,7 @@ class Study(BaseModel):
         found = []
         for cell in {cell.case: cell for cell in self.cells()}.values():
             where = f" ({cell.case})" if cell.case else ""
-            found += [f"{m}{where}: {why}" for m in measures if (why := _why_not(m, cell))]
+            found += [f"{m}{where}: {why}" for m in measures if (why := why_not(m, cell))]
         return found
 
     def with_changes(self, **changes: Any) -> Study:
@@ -343,121 +281,7 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
         for problem in error.errors():
             if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):
                 raise cause from None
-        raise ValueError(_explained(error)) from None
-
-
-def _explained(error: ValidationError) -> str:
-    """The first error, with the names that the TOML file uses.
-
-    An unknown key comes before a missing one, since it is mostly that key, misspelt.
-    """
-    problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    *inside, last = problem["loc"] or ("",)
-    where = ".".join(str(part) for part in problem["loc"])
-    match problem["type"]:
-        case "extra_forbidden":
-            return (
-                f"{inside[0]}: unknown key {quoted(last)}; {nearest(str(last), _TABLES[str(inside[0])].model_fields)}"
-            )
-        case "missing" if isinstance(last, int):
-            return f"{'.'.join(map(str, inside))}: {quoted(problem['input'])} is too short; give {last + 1} values"
-        case "missing":
-            return f"{where} is missing; give it"
-        case "tuple_type" | "list_type":
-            return f"{where}: {quoted(problem['input'])} is not a list; put it in [ ]"
-        case "too_short":
-            return f"{where} is empty; give at least one"
-        case "too_long":
-            return f"{where}: {quoted(problem['input'])} is too long; give {problem['ctx']['max_length']} values"
-        case "dict_type" | "model_type":
-            return f"{where}: {quoted(problem['input'])} is not a table; write {{ key = value }}"
-    reason = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {reason}" if where else reason
-
-
-def read_study(path: str | Path, *, trust: bool = False) -> Study:
-    """The study in a TOML file, or in the ``study.toml`` of a study's folder.
-
-    A plugin or a cluster that the file names needs the user's word: ``trust``, unless it was given before.
-    """
-    file, text = study_text(path)
-    try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"{file} is not valid TOML: {shown(error)}") from None
-    try:
-        with reading(file, trust):
-            found = study(values)
-            found.untuned().cells()
-    except UntrustedError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: {shown(error, 2_000)}") from None
-    return found
-
-
-def study_text(path: str | Path) -> tuple[Path, str]:
-    """A study's TOML file and its text; for a folder, those of its ``study.toml``."""
-    path = Path(path)
-    if not path.is_dir():
-        return path, read_text(path, "study")
-    file = path / "study.toml"
-    try:
-        return file, read_bytes(file, most=CONFIG_BYTES).decode()
-    except OSError as error:
-        raise ValueError(f"cannot read the study {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"cannot read the study {file}: it is not text in UTF-8") from None
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Seeds from a count, a list or a range.
-
-    >>> parse_seeds("3"), parse_seeds("4,7"), parse_seeds("10-12")
-    ([0, 1, 2], [4, 7], [10, 11, 12])
-    """
-    try:
-        found: Sequence[int] = []
-        if "," in text:
-            found = [int(part) for part in text.split(",") if part.strip()]
-        elif "-" in text.strip("-"):
-            first, last = (int(part) for part in text.split("-"))
-            found = range(first, last + 1)
-        else:
-            found = range(int(text))
-        if found and (found[-1] - found[0] if isinstance(found, range) else len(found)) >= MOST_CELLS:
-            raise OverflowError
-        if not found or min(found) < 0 or len(set(found)) != len(found):
-            raise ValueError
-    except ValueError:
-        raise ValueError(
-            f"seeds = {quoted(text)}; give a count from 1 on (5), a list (3,4,5) or a rising range (10-19)"
-        ) from None
-    except OverflowError:
-        raise ValueError(f"seeds = {quoted(text)}; give at most {MOST_CELLS:,} seeds") from None
-    return list(found)
-
-
-def _why_not(measure: Measure, cell: Cell) -> str:
-    """Why a cell can hardly have a value of this measure; empty if it can."""
-    rounds, every, stop = cell.settings.rounds, cell.settings.evaluate_every, cell.stop_at
-    if measure.at is not None:
-        if measure.at > rounds:
-            return f"runs end at round {rounds}"
-        if measure.at % every and measure.at != rounds:
-            return f"runs are evaluated every {every} rounds"
-    name = str(measure).partition("@")[0]
-    known = next((found for found in numbers() if found.name == name), None)
-    if known is not None and known.optional and name not in (cell.settings.scores or ""):
-        return f"runs do not compute it; write scores = {name!r} under [settings]"
-    if stop is None:
-        return ""
-    if measure.percent is None and measure.at is None:
-        return f"runs that stop at {stop} have no final round"
-    if not isinstance(stop, Comparison):
-        return ""
-    asked = {"accuracy": measure.percent and measure.percent / 100, "round": measure.at}.get(stop.column)
-    return f"runs stop at {stop}" if asked is not None and stop.sign.startswith(">") and asked > stop.value else ""
+        raise ValueError(explained(error)) from None
 
 
 def _label(values: Mapping[str, Any]) -> str:
@@ -477,3 +301,14 @@ def _once(values: tuple[Any, ...], what: str = "") -> None:
     again = sorted(str(value) for value, count in Counter(values).items() if count > 1)
     if again:
         raise ValueError(f"{what}{shown(', '.join(again))} is given twice; keep one of them")
+
+
+def _check_settings(where: str, given: Mapping[str, Any]) -> None:
+    """Raise if a table of the file has a setting that a study does not take."""
+    known = {*Settings.model_fields, *_BESIDES} - {*_OWN, *_SINGLE} | ({"name"} if where == "cases" else set())
+    for key in given:
+        if key in _SINGLE:
+            raise ValueError(f"{where}: {key} belongs to a single run; {_SINGLE[key]}")
+        if key not in known:
+            hint = f"list {_OWN[key]} at the top of the file" if key in _OWN else nearest(key, sorted(known))
+            raise ValueError(f"{where}: unknown setting {quoted(key)}; {hint}")
