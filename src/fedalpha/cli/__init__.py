@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from unicodedata import category
 
+import click
 import typer
 import typer.core
 
@@ -19,7 +21,8 @@ from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
 from fedalpha.cli.theory import theory
 from fedalpha.cli.tune import tune
-from fedalpha.text import plain
+from fedalpha.terminal import plain_streams
+from fedalpha.text import shown
 
 typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
 
@@ -31,19 +34,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(run)
-app.command()(resume)
-app.command()(compare)
-app.command()(study)
-app.command()(status)
-app.command()(tune)
-app.command()(report)
-app.command()(reproduce)
-app.command()(calibrate)
-app.command()(strategies)
+
+
+class _Command(typer.core.TyperCommand):
+    """A command that takes no path which could print lines of its own, or steer a terminal."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        for parameter in self.params:
+            value = str(ctx.params.get(str(parameter.name)))
+            if isinstance(parameter.type, click.Path) and any(category(c) == "Cc" for c in value):
+                raise ValueError(f"the name '{shown(value)}' has control characters; rename the file or folder")
+        return super().invoke(ctx)
+
+
+for _command in (run, resume, compare, study, status, tune, report, reproduce, calibrate, strategies):
+    app.command(cls=_Command)(_command)
 app.command("list")(list_)
-app.command()(partition)
-app.command()(theory)
+app.command(cls=_Command)(partition)
+app.command(cls=_Command)(theory)
 app.add_typer(data.app, name="data")
 
 
@@ -70,17 +78,18 @@ def options(
 
 def main() -> None:
     """Run the command line. The exit code is 2 for wrong input, 1 for a failure and 130 for Ctrl-C."""
-    try:
-        app()
-    except ValueError as error:
-        _fail(error, 2)
-    except (OSError, RuntimeError, ImportError) as error:
-        _fail(error, 1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    with plain_streams():
+        try:
+            app()
+        except ValueError as error:
+            _fail(error, 2)
+        except (OSError, RuntimeError, ImportError) as error:
+            _fail(error, 1)
+        except KeyboardInterrupt:
+            sys.exit(130)
 
 
 def _fail(error: Exception, code: int) -> None:
     for line in (f"fedalpha: {error}", *getattr(error, "__notes__", [])):
-        print(plain(line if len(line) < _LONGEST else f"{line[:_LONGEST]}…", lines=True), file=sys.stderr)
+        print(line if len(line) < _LONGEST else f"{line[:_LONGEST]}…", file=sys.stderr)
     sys.exit(code)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedalpha.terminal import console
+
 if TYPE_CHECKING:
     from fedalpha.study.crew import Watch
 
@@ -43,7 +45,9 @@ class StudyProgress:
         self._bar = None
         if sys.stdout.isatty():
             name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
-            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note)
+            self._bar = Progress(
+                name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=console()
+            )
             self._task = self._bar.add_task(title, total=None, note="")
             self._bar.start()
 

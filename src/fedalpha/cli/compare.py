@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedalpha.cli.options import File, Trust, Workers, with_settings
+from fedalpha.terminal import console
 
 if TYPE_CHECKING:
     from fedalpha.analysis.compared import Comparison
@@ -93,7 +94,6 @@ def compare(
 
 
 def _show(found: Comparison) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     header, body = found.rows
@@ -103,5 +103,4 @@ def _show(found: Comparison) -> None:
         shown.add_column(heading, justify="right")
     for row in body:
         shown.add_row(*row)
-    console = Console()
-    (console if console.is_terminal else Console(width=120)).print(shown)
+    (console() if console().is_terminal else console(width=120)).print(shown)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedalpha.cli.options import Plugin, use_plugin
+from fedalpha.terminal import console
 
 app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
 
@@ -14,7 +15,6 @@ app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
 @app.command("list")
 def list_(plugin: Plugin = None) -> None:
     """List the data sets: what they hold, and where they are or would come from."""
-    from rich.console import Console
     from rich.table import Table
 
     from fedalpha.data import DATASETS
@@ -28,7 +28,7 @@ def list_(plugin: Plugin = None) -> None:
         shape = "×".join(map(str, data.shape))
         _, origin = data.origin()
         table.add_row(entry.name, train, test, shape, str(len(data.class_names)), f"{data.megabytes:g}", origin)
-    Console().print(table)
+    console().print(table)
     typer.echo(f"cache: {cache_folder()}")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fedalpha.cli.options import Plugin, use_plugin
+from fedalpha.terminal import console
 from fedalpha.text import nearest
 
 
@@ -45,20 +46,19 @@ def list_(
     plugin: Plugin = None,
 ) -> None:
     """List every registered object of a kind, or of all kinds: formula, meaning, reference and an example."""
-    from rich.console import Console
     from rich.padding import Padding
 
     if kind is not None and kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}; {nearest(kind, KINDS)}")
     use_plugin(plugin)
-    console = Console(highlight=False)
+    show = console(highlight=False)
     for name in KINDS if kind is None else [kind]:
-        console.print(f"\n{name.upper()}", style="bold", markup=False)
+        show.print(f"\n{name.upper()}", style="bold", markup=False)
         for item in items(name):
-            console.print(item.signature, style="bold", markup=False, soft_wrap=True)
+            show.print(item.signature, style="bold", markup=False, soft_wrap=True)
             for line in (*item.lines, item.example):
                 if line:
-                    console.print(Padding(console.render_str(line, markup=False), (0, 0, 0, 4)))
+                    show.print(Padding(show.render_str(line, markup=False), (0, 0, 0, 4)))
 
 
 def items(kind: str) -> Iterator[Item]:

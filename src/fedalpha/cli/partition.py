@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedalpha.cli.options import Plugin, use_plugin
+from fedalpha.terminal import console
 
 
 def partition(
@@ -22,14 +23,12 @@ def partition(
     file: Annotated[Path, typer.Argument(help="The picture, with --plot.")] = Path("partition.png"),
 ) -> None:
     """Show how a data set is split over clients."""
-    from rich.console import Console
-
     from fedalpha.data import DATASETS, PARTITIONS, Natural, describe_partition, plot_partition
 
     use_plugin(plugin)
     data, rule = DATASETS.parse(dataset), PARTITIONS.parse(partition)
     labels, parts = data.holdings(rule, clients, seed)
     title = f"{dataset}, {'clients as given' if isinstance(data, Natural) else rule}, seed {seed}"
-    Console().print(describe_partition(labels, parts, title))
+    console().print(describe_partition(labels, parts, title))
     if plot:
         typer.echo(f"picture: {plot_partition(labels, parts, data.class_names, file, title)}")

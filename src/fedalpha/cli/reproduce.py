@@ -9,6 +9,7 @@ import typer
 
 from fedalpha.cli.cells import Jobs, Rounds, Seeds, StudyProgress
 from fedalpha.cli.study import run_and_show
+from fedalpha.terminal import console
 
 if TYPE_CHECKING:
     from fedalpha.study.reproduction import Form
@@ -56,7 +57,6 @@ def calibrate(
 
     NAME is mnist-iid or fmnist-noniid.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from fedalpha.analysis.measures import Measure
@@ -78,5 +78,5 @@ def calibrate(
     for rate in rates:
         shown = rate.mean.text(measure.digits, measure.scale)
         table.add_row(f"{rate.lr:g}", shown, str(rate.unreached), "chosen" if rate is best else "")
-    Console().print(table)
+    console().print(table)
     print(f'put into the experiment\'s file: [protocols.calibrated] lr = "exponential({best.lr:g}, rate=0.99)"')

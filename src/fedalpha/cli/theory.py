@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedalpha.terminal import console
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -189,10 +191,8 @@ def _save(path: Path, header: list[str], rows: list[list[Any]]) -> None:
 
 
 def _console() -> Any:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(width=140, highlight=False)
+    here = console(highlight=False)
+    return here if here.is_terminal else console(width=140, highlight=False)
 
 
 def _new_table(title: str) -> Table:
@@ -207,6 +207,6 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not sys.stdout.isatty()) as bar:
+    with Progress(*columns, console=console(), disable=not sys.stdout.isatty()) as bar:
         task = bar.add_task(label, total=total)
         yield lambda _: bar.advance(task)

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedalpha.terminal import console
+
 _CONNECT_SECONDS = 2.5
 _READ_SECONDS = 20.0
 _PACKAGE_SECONDS = 600.0
@@ -106,12 +108,11 @@ class Mirror(Route):
         return self.url
 
     def read(self, files: list[str]) -> Found:
-        from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         quiet = not sys.stderr.isatty()
-        with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+        with Progress(*columns, console=console(stderr=True), transient=True, disable=quiet) as progress:
             for file in files:
                 try:
                     with open_url(f"{self.url}{file}.gz") as response:

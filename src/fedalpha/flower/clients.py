@@ -17,6 +17,7 @@ from flwr.supercore import log
 from fedalpha.flower.exchange import collect, push
 from fedalpha.flower.queries import ASK_CLIENT, CLIENT_ID, EXAMPLES
 from fedalpha.flower.replies import Rejected, client_id, metrics_of, number
+from fedalpha.text import shown
 
 Source = Literal["query", "evaluate", "train"]
 """Where F_i(w_t) comes from: a query, the evaluation of w_t, or the client's last training (an estimate)."""
@@ -35,7 +36,7 @@ class Node:
     since: str = ""
 
     def __str__(self) -> str:
-        return self.name or str(self.id)
+        return shown(self.name) if self.name else str(self.id)
 
 
 def connected(grid: Grid) -> dict[int, Node]:

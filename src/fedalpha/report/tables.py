@@ -11,6 +11,7 @@ from fedalpha.analysis.tables import STATISTICS, latex, latex_table, number, p_t
 from fedalpha.report.findings import Findings
 from fedalpha.report.processors import processor_note
 from fedalpha.store.exports import csv_text
+from fedalpha.terminal import console
 
 
 def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
@@ -85,7 +86,6 @@ def latex_tables(findings: Findings) -> str:
 
 def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
     """Print a table; rows are grouped by their first cell."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -99,7 +99,7 @@ def print_table(title: str, header: list[str], body: list[list[str]]) -> None:
             table.add_section()
             table.add_row(Text(group, style="bold"), *[""] * (len(row) - 1))
         table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 def _published(figure: Any, row: Summary) -> str:

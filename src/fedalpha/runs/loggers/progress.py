@@ -11,6 +11,7 @@ from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.loggers.base import LOGGERS
+from fedalpha.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -49,6 +50,7 @@ class ShowProgress(Callback):
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),
                 TimeRemainingColumn(),
+                console=console(),
             )
             self._task = self._bar.add_task(self.label, total=self._total, note="")
             self._bar.start()
