@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 
+from fedalpha import weights
 from flower.real import NODES, alive, expected, final, rows, until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
@@ -42,9 +44,10 @@ def test_an_unregistered_node_is_refused(flower: Deployment) -> None:
 
 
 def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower: Deployment) -> None:
-    """A normal run in two halves: killed in round 2, then continued from round 1's state."""
-    out = flower.folder / "resumed"
-    config = {"strategy": "FedWorse(k=2)", "rounds": 3, "out": str(out)}
+    """Killed in round 2, then continued from round 1's state. It stops early, keeps its best model, has a shadow."""
+    out, shadow = flower.folder / "resumed", "FedSoftWorse(T=0.2)"
+    watched = {"stop": "loss <= 1.4", "keep": "best(loss)", "shadow": shadow}  # 1.77, 1.44, 1.36
+    config = {"strategy": "FedWorse(k=2)", "rounds": 6, "out": str(out), **watched}
     first = flower.submit(config)
     until(lambda: rows(out))
     for id in flower.server_apps():
@@ -56,6 +59,11 @@ def test_the_server_app_killed_and_started_again_ends_with_the_same_bytes(flower
     assert final(out).tobytes() == model.tobytes()
     assert [row["alpha"] for row in rows(out)] == alphas
     assert [row["round"] for row in rows(out)] == [1, 2, 3]
+    assert ["stopped" in row for row in rows(out)] == [False, False, True]
+    assert rows(out)[-1]["best_round"] == 3
+    assert load_file(out / "best.safetensors")["w"].tobytes() == model.tobytes()
+    for row in rows(out):
+        assert row["shadow"][shadow]["alpha"] == weights(shadow, row["losses"]["before"], [10] * NODES).tolist()
     assert flower.status(first) != "finished:completed"
 
 

@@ -619,6 +619,20 @@ def test_a_long_reason_is_stored_in_short(grid_of: Any, tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in files) < 20_000
 
 
+def test_a_row_keeps_so_many_metrics_of_a_client_and_no_more(grid_of: Any, tmp_path: Path) -> None:
+    grid = grid_of(quadratic(), [0])
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        reply.content["metrics"].update({f"metric {i}": i for i in range(5000)} | {"n" * 5000: 1, "list": [1] * 5000})
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg", out=tmp_path, fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+    run(rule, grid, rounds=1)
+    assert len(rule.rows[1]["metrics"]["train"]) <= 1000
+    assert (tmp_path / "history.jsonl").stat().st_size < 40_000
+
+
 def test_a_client_does_not_need_the_servers_packages() -> None:
     code = (
         "import sys; sys.modules['safetensors'] = sys.modules['torch'] = None; "

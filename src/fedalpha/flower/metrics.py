@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from logging import INFO, WARNING
 from typing import Any
 
@@ -24,7 +25,7 @@ from fedalpha.strategies import Strategy
 _KINDS = {"accuracy": "acc", "loss": "loss"}
 """What the names of metrics of a kind contain."""
 _LONGEST = 1000
-"""Numbers of a list, and characters of a name, that a row keeps of a user's metric."""
+"""Metrics, numbers of a list, and characters of a name that a row keeps of a user's metrics."""
 
 
 class Noted:
@@ -218,7 +219,7 @@ def measured(record: MetricRecord | None) -> float:
 def _kept(record: MetricRecord) -> dict[str, Any]:
     """The metrics that a row keeps; JSON has no NaN, so it is left out."""
     found: dict[str, Any] = {}
-    for name, value in record.items():
+    for name, value in islice(record.items(), _LONGEST):
         values = value if isinstance(value, list) else [value]
         if len(name) <= _LONGEST and len(values) <= _LONGEST and all(math.isfinite(v) for v in values):
             found[name] = value
