@@ -176,7 +176,7 @@ class Plans(Target):
         "study/status.py": ("load_study", "status", "_left", "_record", "_times"),
         "study/store.py": ("Store.plan",),
         "study/cells.py": ("Cell.from_entry",),
-        "text.py": ("cleaned", "plain", "shown"),
+        "text/shown.py": ("cleaned", "plain", "shown"),
     }
 
     def __init__(self, folder: Path) -> None:

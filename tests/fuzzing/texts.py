@@ -20,7 +20,9 @@ class Texts(Target):
 
     name, share = "texts of rules", 100
     readers: ClassVar = {
-        "text.py": ("Registry.parse", "Registry._call", "Registry._argument", "nearest", "call", "_value")
+        "text/registry.py": ("Registry.parse", "Registry._call", "Registry._argument"),
+        "text/spelled.py": ("call", "value_text"),
+        "text/shown.py": ("nearest",),
     }
 
     @cached_property

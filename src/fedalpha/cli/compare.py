@@ -13,6 +13,7 @@ from fedalpha.terminal import console
 if TYPE_CHECKING:
     from fedalpha.analysis.compared import Comparison
     from fedalpha.analysis.history import History
+    from fedalpha.runs.settings import Settings
 
 
 @with_settings("strategy", "seed", "stop", "keep", "shadow", "log")
@@ -34,9 +35,9 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
+    from fedalpha.analysis.compared import Comparison
+    from fedalpha.analysis.comparison import diverged_notes
     from fedalpha.runs.reading import read_settings
-    from fedalpha.runs.settings import settings
-    from fedalpha.store.inside import names
     from fedalpha.strategies import STRATEGIES
     from fedalpha.study.seeds import parse_seeds
 
@@ -47,37 +48,7 @@ def compare(
     chosen = list(dict.fromkeys(str(STRATEGIES.parse(s)) for s in strategy or ["FedAvg", "FedSoftWorse(T=0.2)"]))
     numbers = parse_seeds(seeds)
     base = base.model_copy(update={"validation": base.validation_for(chosen)})
-    cells = [
-        settings({**base.model_dump(exclude_none=True), "strategy": s, "seed": n}).resolved()
-        for n in numbers
-        for s in chosen
-    ]
-    from fedalpha.analysis.compared import Comparison, run_name
-    from fedalpha.analysis.comparison import diverged_notes
-    from fedalpha.runs.comparing import play_all, run_loggers
-    from fedalpha.runs.loggers.progress import ShowProgress
-
-    by_name = {(cell.strategy, cell.seed): cell for cell in cells}
-    loggers = {
-        key: run_loggers([*(base.log or []), *(log or [])], run_name(*key), several=len(cells) > 1) for key in by_name
-    }
-    if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
-    if out is not None and out.is_dir():
-        for key in by_name:
-            names(out / run_name(*key), out)  # a run's folder that is a link is refused
-    progress = ShowProgress("", total=len(cells) * base.rounds)
-
-    def play(strategy: str, seed: int) -> History:
-        progress.label = f"{strategy}, seed {seed}"
-        folder = None if out is None else out / run_name(strategy, seed)
-        watchers = [progress, *loggers[strategy, seed]]
-        return by_name[strategy, seed].run(out=folder, workers=workers, callbacks=watchers)
-
-    try:
-        runs, interrupted = play_all(chosen, numbers, play)
-    finally:
-        progress.close()
+    runs, interrupted = _play(base, chosen, numbers, out, workers, [*(base.log or []), *(log or [])])
     if runs:
         count = f"{len(numbers)} seeds, mean with 95 % band" if len(numbers) > 1 else f"seed {numbers[0]}"
         title = f"{base.dataset}, {base.partition}, {base.clients} clients; {count}"
@@ -91,6 +62,38 @@ def compare(
     if interrupted:
         print("interrupted; the finished runs are shown" + ("; the same command resumes the rest" if out else ""))
         raise typer.Exit(130)
+
+
+def _play(
+    base: Settings, strategies: list[str], seeds: list[int], out: Path | None, workers: int | None, log: list[str]
+) -> tuple[dict[str, dict[int, History]], bool]:
+    """Play every strategy with every seed: the finished histories, and whether Ctrl-C ended it early."""
+    from fedalpha.analysis.compared import run_name
+    from fedalpha.runs.comparing import play_all, run_loggers
+    from fedalpha.runs.loggers.progress import ShowProgress
+    from fedalpha.runs.settings import settings
+    from fedalpha.store.inside import names
+
+    given = base.model_dump(exclude_none=True)
+    cells = {(s, n): settings({**given, "strategy": s, "seed": n}).resolved() for n in seeds for s in strategies}
+    loggers = {key: run_loggers(log, run_name(*key), several=len(cells) > 1) for key in cells}
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to --out")
+    if out is not None and out.is_dir():
+        for key in cells:
+            names(out / run_name(*key), out)  # a run's folder that is a link is refused
+    progress = ShowProgress("", total=len(cells) * base.rounds)
+
+    def play(strategy: str, seed: int) -> History:
+        progress.label = f"{strategy}, seed {seed}"
+        folder = None if out is None else out / run_name(strategy, seed)
+        watchers = [progress, *loggers[strategy, seed]]
+        return cells[strategy, seed].run(out=folder, workers=workers, callbacks=watchers)
+
+    try:
+        return play_all(strategies, seeds, play)
+    finally:
+        progress.close()
 
 
 def _show(found: Comparison) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedalpha.store.exports import COLOURS, write_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
 
 _INK, _PALE = "#333333", "#8a8a8a"
@@ -75,31 +76,44 @@ def plot_partition(
     Above, each client's size, stacked by label; below, the share of each label in each client.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import to_rgba_array
     from matplotlib.figure import Figure
 
     counts = label_counts(labels, parts)
     clients, kinds = counts.shape
     if len(class_names) < kinds:
         raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name per label")
-    names = list(class_names)[:kinds]
-    sizes = counts.sum(axis=1)
     colours = [COLOURS[k % len(COLOURS)] for k in range(kinds)]
-    x = np.arange(clients)
-
-    width = float(np.clip(4.5 + 0.16 * clients, 8, 16))
-    height = 3.2 + 0.27 * min(kinds, 30)
-    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
+    tall = 0.27 * min(kinds, 30)
+    figure = Figure(figsize=(float(np.clip(4.5 + 0.16 * clients, 8, 16)), 3.2 + tall), dpi=160, layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.27 * min(kinds, 30)))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, tall))
 
-    bottom = np.zeros(clients)
+    _draw_sizes(above, counts, colours, title)
+    _draw_shares(below, counts, colours, list(class_names)[:kinds])
+    for axes in (above, below):
+        axes.tick_params(length=0, colors=_INK, which="both", labelsize=9)
+        axes.spines[:].set_visible(False)
+    above.grid(axis="y", color="#eeeeee", linewidth=0.8)
+    above.set_axisbelow(True)
+    above.set_ylim(0, 1.05 * counts.sum(axis=1).max())
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_figure(figure, path)
+    return path
+
+
+def _draw_sizes(axes: Axes, counts: NDArray[np.int64], colours: Sequence[str], title: str) -> None:
+    """Each client's size, stacked by label, and their mean."""
+    clients, kinds = counts.shape
+    sizes = counts.sum(axis=1)
+    x, bottom = np.arange(clients), np.zeros(clients)
     bar = 0.82 if clients <= 60 else 0.9
     for k in range(kinds):
-        above.bar(x, counts[:, k], bar, bottom=bottom, color=colours[k], linewidth=0)
+        axes.bar(x, counts[:, k], bar, bottom=bottom, color=colours[k], linewidth=0)
         bottom += counts[:, k]
-    above.axhline(float(sizes.mean()), color=_INK, linewidth=0.8, linestyle=(0, (4, 3)))
-    above.annotate(
+    axes.axhline(float(sizes.mean()), color=_INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.annotate(
         f"mean {sizes.mean():.0f}",
         (1, float(sizes.mean())),
         xycoords=("axes fraction", "data"),
@@ -109,43 +123,38 @@ def plot_partition(
         fontsize=8,
         color=_INK,
     )
-    above.set_ylabel("samples", color=_INK)
-    above.set_title(
+    axes.set_ylabel("samples", color=_INK)
+    axes.set_title(
         title or f"{sizes.sum():,} samples on {clients} clients", loc="left", fontsize=12, color=_INK, pad=20
     )
-    above.text(
+    axes.text(
         0,
         1.03,
         f"{sizes.min()} to {sizes.max()} samples a client, "
         f"{(counts > 0).sum(axis=1).mean():.1f} labels a client on average, "
         f"distance to the global label distribution {label_skew(counts).mean():.2f}",
-        transform=above.transAxes,
+        transform=axes.transAxes,
         fontsize=8.5,
         color=_PALE,
     )
 
+
+def _draw_shares(axes: Axes, counts: NDArray[np.int64], colours: Sequence[str], names: Sequence[str]) -> None:
+    """The share of each label in each client."""
+    from matplotlib.colors import to_rgba_array
+
+    clients, kinds = counts.shape
     # Each cell takes its label's colour, the deeper the larger the label's share in the client.
-    share = counts / sizes[:, None]
+    share = counts / counts.sum(axis=1)[:, None]
     depth = np.sqrt(share / share.max()).T[:, :, None]
     empty = 0.97
     cells = empty - depth * (empty - to_rgba_array(colours)[:, None, :3])
-    below.imshow(cells.clip(0, 1), aspect="auto", interpolation="nearest")
-    below.set_yticks(range(kinds), names)
+    axes.imshow(cells.clip(0, 1), aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(kinds), names)
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, clients) if clients <= 25 * s or s == clients)
-    below.set_xticks(range(0, clients, step))
-    below.set_yticks(np.arange(kinds + 1) - 0.5, minor=True)
-    below.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
+    axes.set_xticks(range(0, clients, step))
+    axes.set_yticks(np.arange(kinds + 1) - 0.5, minor=True)
+    axes.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
     if clients <= 200:
-        below.grid(which="minor", color="white", linewidth=2 if clients <= 60 else 1)
-    below.set_xlabel(f"client (colour depth: share of the label in the client, up to {share.max():.0%})", color=_INK)
-    for axes in (above, below):
-        axes.tick_params(length=0, colors=_INK, which="both", labelsize=9)
-        axes.spines[:].set_visible(False)
-    above.grid(axis="y", color="#eeeeee", linewidth=0.8)
-    above.set_axisbelow(True)
-    above.set_ylim(0, 1.05 * sizes.max())
-
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_figure(figure, path)
-    return path
+        axes.grid(which="minor", color="white", linewidth=2 if clients <= 60 else 1)
+    axes.set_xlabel(f"client (colour depth: share of the label in the client, up to {share.max():.0%})", color=_INK)

@@ -1,6 +1,6 @@
 """Objects written as text, in Python call syntax, parsed without ``eval``.
 
-Strategies, partitions, selections, client updates, schedules … are frozen objects (`Spelled`) that
+Strategies, partitions, selections, client updates, schedules … are frozen objects (`fedalpha.text.Spelled`) that
 can be written as ``name(argument, key=value)``. One `Registry` per kind of object maps
 names to factories; the same text works in Python, on the command line and in files.
 
@@ -19,31 +19,22 @@ ValueError: unknown shape 'circl'; did you mean 'circle'? (known: circle)
 from __future__ import annotations
 
 import ast
-import dataclasses
-import difflib
 import importlib
 import inspect
-import math
-import operator
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
-from unicodedata import category
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from fedalpha.text.shown import nearest, quoted, shown
+from fedalpha.text.spelled import WORDS, value_text
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST = 100_000
 """No text of an object has more characters: a parsed text takes hundreds of times its own memory."""
-_WORDS: dict[str, object] = {
-    "inf": math.inf,
-    "nan": math.nan,
-    "none": None,
-    "true": True,
-    "false": False,
-}
 
 
 def import_all(package: str) -> None:
@@ -80,7 +71,7 @@ class Entry(Generic[T]):
             elif p.default is p.empty:
                 parameters.append(p.name)
             else:
-                parameters.append(f"{p.name}={_value(p.default)}")
+                parameters.append(f"{p.name}={value_text(p.default)}")
         return f"{self.name}({', '.join(parameters)})"
 
 
@@ -219,7 +210,7 @@ class Registry(Generic[T]):
             case ast.Name(id=word):
                 if word in self:
                     return self._call(ast.Call(func=node, args=[], keywords=[]))
-                return _WORDS.get(word.lower(), word)
+                return WORDS.get(word.lower(), word)
             case ast.Attribute():  # the name of a file, such as rounds.csv
                 return ast.unparse(node)
             case ast.Call(func=ast.Name(id=word)):
@@ -239,151 +230,3 @@ class Registry(Generic[T]):
             f"cannot read the argument {quoted(ast.unparse(node))}; numbers, words, lists, text in quotes and "
             f"{self.kind} calls are allowed"
         )
-
-
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-class Spelled:
-    """Base of all objects that are written as text. Each subclass becomes a frozen dataclass; equal text means equal.
-
-    The name in texts is that of the class, or ``name`` where they differ:
-
-    >>> class Greet(Spelled, name="greet"):
-    ...     times: int = 1
-    >>> Greet(times=2)
-    greet(times=2)
-    """
-
-    text_name: ClassVar[str]
-
-    def __init_subclass__(cls, *, name: str | None = None, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        cls.text_name = name or cls.__name__  # never the name of the class that it is derived from
-        builds_itself = "__init__" in vars(cls)
-        dataclass(frozen=True, eq=False, repr=False)(cls)
-        if builds_itself:  # a class with its own __init__ sets attributes itself; its fields still appear in its text
-            del cls.__setattr__, cls.__delattr__
-
-    def __str__(self) -> str:
-        return call(self, self.text_name)
-
-    __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-def call(obj: Any, name: str) -> str:
-    """The text of a frozen dataclass: ``name`` and the fields that differ from their defaults.
-
-    Field metadata: ``positional`` prints the value (or each item of a tuple) without its
-    name, ``always`` prints it even at its default, ``scalar`` prints a 1-tuple as its item.
-    """
-    parts = []
-    for one in sorted(dataclasses.fields(obj), key=lambda f: f.kw_only is True):
-        value = getattr(obj, one.name)
-        if one.metadata.get("scalar") and len(value) == 1:
-            value = value[0]
-        if one.metadata.get("positional"):
-            parts += [_value(v) for v in (value if isinstance(value, tuple) else (value,))]
-        elif one.metadata.get("always") or _value(value) != _value(one.default):
-            parts.append(f"{one.name}={_value(value)}")
-    return f"{name}({', '.join(parts)})" if parts else name
-
-
-def _value(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, str):
-        return value if value.isidentifier() and value.lower() not in _WORDS else repr(value)
-    if value is None:
-        return "none"
-    return str(value)
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """How many of something.
-
-    >>> counted(1, "cell"), counted(2, "cell"), counted(3, "strategy", "strategies")
-    ('1 cell', '2 cells', '3 strategies')
-    """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-MOST_SHOWN = 200
-"""How much of a foreign text an error repeats."""
-
-
-def shown(value: object, most: int = MOST_SHOWN) -> str:
-    """A text of unknown origin for people: at most ``most`` characters, none of which can steer a terminal.
-
-    >>> shown("lr\\x1b[2J = 0.1"), shown("a" * 300, most=8)
-    ('lr\\\\x1b[2J = 0.1', 'aaa…aaaa')
-    """
-    text = str(value)
-    if len(text) > most:
-        text = f"{text[: (most - 1) // 2]}…{text[len(text) - most // 2 :]}"
-    return plain(text)
-
-
-def quoted(value: object, most: int = MOST_SHOWN) -> str:
-    """The same in quotes, as `repr` writes it; a long text is cut first, so that no copy of it is made."""
-    return shown(repr(value[:most] + "…" if isinstance(value, str) and len(value) > most else value), most)
-
-
-def plain(text: str, lines: bool = False) -> str:
-    """A text in which every control character is written as its escape; ``lines`` keeps the ends of lines.
-
-    Terminals obey control characters: they can recolour, hide or overwrite text, or fill the clipboard. Characters
-    that reverse the direction of writing can show a name other than it is.
-
-    >>> plain("\\x1b]52;c;cm0=\\x07 α \\u202e")
-    '\\\\x1b]52;c;cm0=\\\\x07 α \\\\u202e'
-    """
-    if text.isprintable():
-        return text
-    kept = "\n\t" if lines else ""
-    return "".join(c if c.isprintable() or category(c) == "Zs" or c in kept else ascii(c)[1:-1] for c in text)
-
-
-def cleaned(value: Any, kept: frozenset[str] = frozenset()) -> Any:
-    """A tree of JSON or TOML with every text made `plain`; those under a key of ``kept`` keep their lines."""
-    if isinstance(value, str):
-        return plain(value)
-    if isinstance(value, list | tuple):
-        return type(value)(cleaned(item, kept) for item in value)
-    if isinstance(value, dict):
-        return {
-            plain(str(key)): plain(item, lines=True) if key in kept and isinstance(item, str) else cleaned(item, kept)
-            for key, item in value.items()
-        }
-    return value
-
-
-def whole(name: str, value: object, least: int = 0) -> int:
-    """``value`` as a whole number; ValueError with its ``name`` if it is not one, or less than ``least``.
-
-    >>> whole("clients", 2.5, least=1)
-    Traceback (most recent call last):
-    ...
-    ValueError: clients = 2.5; give a whole number ≥ 1
-    """
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        raise ValueError(f"{name} = {value!r}; give a whole number ≥ {least}")
-    return number
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The end of an error message about an unknown ``name``: what is close, and what is known."""
-    names = list(valid)
-    lower = {n.lower(): n for n in names}
-    near = str(name).lower()[:MOST_SHOWN]  # comparing takes time that grows with the square of the length
-    close = [lower[c] for c in difflib.get_close_matches(near, list(lower), n=3, cutoff=0.5)]
-    known = f"known: {', '.join(names) or 'none'}"
-    return f"did you mean {' or '.join(repr(c) for c in close)}? ({known})" if close else known
