@@ -206,13 +206,16 @@ def main() -> None:
 def bytes_(
     before: Annotated[str, typer.Argument(help="The commit to compare with.")],
     after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
-    only: Annotated[str | None, typer.Option(help="Only the settings whose name contains this text.")] = None,
+    only: Annotated[str, typer.Option(help="Only the settings whose name contains this text.")] = "",
+    out: Annotated[
+        Path, typer.Option(help="Folder for bytes.json; what it holds of these commits is not run again.")
+    ] = OUT / "bytes",
 ) -> None:
-    """Compare model SHA-256, cohorts, alpha and losses of two commits over some forty settings, on this machine."""
+    """Compare model SHA-256, cohorts, alpha and losses of two commits over 37 settings, on this machine."""
     from benchmarks.bytes import compare
 
     differ = 0
-    for name, found in compare(before, after, only):
+    for name, found in compare(before, after, only, out):
         typer.echo(f"{found:<20} {name}")
         differ += found != "equal"
     raise typer.Exit(min(differ, 1))
@@ -237,6 +240,18 @@ def turns(
         ratios = sorted(b / a for a, b in zip(old, new, strict=True))
         seconds = f"{median(old):.3f} s a round at {before}, {median(new):.3f} s at {after}"
         typer.echo(f"{workload}: {seconds}; ratio in turns {median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})")
+
+
+@app.command()
+def tree(
+    before: Annotated[str, typer.Argument(help="The commit to compare with.")],
+    after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
+    out: Annotated[Path, typer.Option(help="Folder for tree.json and table.md.")] = OUT / "tree",
+) -> None:
+    """Compare the structure of two commits: modules, longest functions and signatures, import cycles, weight."""
+    from benchmarks.tree import compare
+
+    typer.echo(compare(before, after, out))
 
 
 if __name__ == "__main__":
