@@ -9,7 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from fedalpha.combine import Reports
 from fedalpha.fast import gram as module
-from fedalpha.fast.gram import gram
+from fedalpha.fast import threads
+from fedalpha.fast.gram import gram, norms
 from fedalpha.update import Broadcast, Report
 
 
@@ -50,3 +51,33 @@ def test_tensors_in_another_layout_give_the_same_bits() -> None:
 def _gram(values: list[torch.Tensor]) -> np.ndarray:
     reports = Reports([Report(i, {"w": v}, {}, 1, 1) for i, v in enumerate(values[1:])])
     return reports.gram(Broadcast(None, {"w": values[0]}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_large_cohorts_are_multiplied_in_float32_within_the_stated_error(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, current = models(150, 700)
+    given[3] = {**given[3], "w": np.float32(size) * given[3]["w"]}
+    given[4] = {**given[4], "w": current["w"]}  # nothing moves
+    exact = gram(given, current)
+    lengths = np.sqrt(np.diagonal(exact))
+    monkeypatch.setattr(module, "MANY", 2)
+    found = gram(given, current)
+    assert np.array_equal(found, found.T)
+    assert (np.abs(found - exact) <= 1e-6 * lengths[:, None] * lengths).all()  # 3.1e-5 is promised
+    np.testing.assert_allclose(np.diagonal(found), np.diagonal(exact), rtol=1e-12)
+    monkeypatch.setattr(threads, "cores", lambda: 1)
+    assert np.array_equal(gram(given, current), found)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_norms_are_the_same_bits_compiled_or_not_and_alone(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, current = models(3, 3000)
+    expected = [np.linalg.norm(m["w"].astype(np.float64) - current["w"]) for m in given]
+    plain = norms(given, current)
+    np.testing.assert_allclose(plain, expected, rtol=1e-13)
+    if compiled:
+        monkeypatch.setattr(module, "_WORTH_COMPILING", 1)
+    assert np.array_equal(norms(given, current), plain)
+    assert [norms([m], current)[0] for m in given] == plain.tolist()

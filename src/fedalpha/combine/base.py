@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from fedalpha.combine.moved import Moved
 from fedalpha.combine.sums import Sum, weighted_sum
-from fedalpha.fast.gram import gram
+from fedalpha.fast.gram import gram, norms
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.cohort import cosines
@@ -35,6 +37,10 @@ class Reports:
     items: Sequence[Report]
     total: Sum | None = None
     final: bool = False
+    moved: Moved | None = None
+    """A linear step that the models went through. It is carried out where they are read, not on copies."""
+    known: dict[str, Array] = field(default_factory=dict, repr=False)
+    """Products of the models before that step, which later rules need not compute again."""
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -76,7 +82,22 @@ class Reports:
 
     def gram(self, broadcast: Broadcast) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating tensors."""
-        return gram([_arrays(model) for model in self.models()], _arrays(broadcast.parameters))
+        if "gram" not in self.known:
+            self.known["gram"] = gram(*self._arrays(broadcast))
+        return self.known["gram"] if self.moved is None else self.moved.gram(self.known["gram"])
+
+    def norms(self, broadcast: Broadcast) -> Array:
+        """‖w_i − w_t‖ over all floating tensors."""
+        if self.moved is not None and self.moved.by.ndim == 2:
+            return np.sqrt(np.maximum(np.diagonal(self.gram(broadcast)), 0.0))
+        if "norms" not in self.known:
+            self.known["norms"] = norms(*self._arrays(broadcast))
+        return self.known["norms"] if self.moved is None else self.known["norms"] * self.moved.by
+
+    def move(self, broadcast: Broadcast, by: Array) -> Reports:
+        """A copy in which the i-th update is by_i·x_i, or Σ_j by_ij·x_j."""
+        moved = Moved(broadcast.parameters, by) if self.moved is None else self.moved.then(by)
+        return dataclasses.replace(self, moved=moved)
 
     def cosines(self, broadcast: Broadcast) -> Array:
         """The cosine between each client's model and the broadcast model, over all floating tensors."""
@@ -91,20 +112,83 @@ class Reports:
         return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts
 
     def models(self) -> list[Parameters]:
-        """Every client's parameters. Raises ValueError if there is only their sum."""
+        """Every client's parameters; copies, if they went through a step. Raises ValueError if there is only their sum.
+
+        A rule that needs no more than a few coordinates at a time uses `reader` instead.
+        """
+        found = self._originals()
+        if self.moved is None:
+            return found
+        copies: list[Parameters] = [{} for _ in found]
+        for name, old in self.moved.base.items():
+            tile = self.reader(name)(slice(0, old.numel())) if old.is_floating_point() else None
+            for i, copy in enumerate(copies):
+                copy[name] = found[i][name] if tile is None else torch.from_numpy(tile[i]).to(old.dtype).view(old.shape)
+        return copies
+
+    def rows(self, name: str) -> list[NDArray[Any]] | None:
+        """A tensor of every client as flat arrays that share their memory.
+
+        None if the models go through a step, and where NumPy lacks the dtype or computes slowly with it. Such
+        coordinates are read with `reader`.
+        """
+        models = self._originals()
+        if self.moved is not None or models[0][name].dtype in (torch.bfloat16, torch.float16):
+            return None
+        return [m[name].detach().reshape(-1).numpy() for m in models]
+
+    def reader(self, name: str) -> Callable[[slice], NDArray[Any]]:
+        """A function that returns some coordinates of a tensor, a row per client; 16-bit floats as float32."""
+        tensors = [m[name].detach().reshape(-1) for m in self._originals()]
+        old = tensors[0]
+        narrow = old.dtype in (torch.bfloat16, torch.float16)
+        rows = None if narrow else [t.numpy() for t in tensors]
+
+        def read(part: slice) -> NDArray[Any]:
+            if rows is None:
+                values: NDArray[Any] = np.stack([t[part].float().numpy() for t in tensors])
+            else:
+                values = np.stack([row[part] for row in rows])
+            if self.moved is None or not old.is_floating_point():
+                return values
+            found = self.moved.tile(values, _array(self.moved.base[name].reshape(-1)[part]))
+            return torch.from_numpy(found).to(old.dtype).float().numpy() if narrow else found
+
+        return read
+
+    def weighted_sum(self, alpha: Array) -> Parameters:
+        """Σ alpha_i·w_i: floats in float64, integer buffers from the heaviest client."""
+        if self.total is not None:
+            return self.total.values
+        if self.moved is None:
+            return weighted_sum(alpha, self._originals()).values
+        coefficients, rest = self.moved.coefficients(alpha)
+        total = weighted_sum(coefficients, self._originals()).values
+        heaviest = self._originals()[int(np.argmax(alpha))]
+        for name, old in self.moved.base.items():
+            if not old.is_floating_point():
+                total[name] = heaviest[name]
+            elif name not in total:  # every coefficient is 0
+                total[name] = rest * old.double()
+            elif rest:
+                total[name].add_(old, alpha=rest)
+        return total
+
+    def _originals(self) -> list[Parameters]:
         found = [r.parameters for r in self.items if r.parameters is not None]
         if len(found) != len(self.items):
             raise ValueError("these reports hold only a sum; a rule that needs every model must not be linear")
         return found
 
-    def weighted_sum(self, alpha: Array) -> Parameters:
-        """Σ alpha_i·w_i: floats in float64, integer buffers from the heaviest client."""
-        return (self.total or weighted_sum(alpha, self.models())).values
+    def _arrays(self, broadcast: Broadcast) -> tuple[list[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]:
+        models = [{k: _array(v) for k, v in model.items()} for model in self._originals()]
+        return models, {k: _array(v) for k, v in broadcast.parameters.items()}
 
 
-def _arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
-    """The tensors as NumPy arrays, without a copy unless NumPy lacks the dtype (bfloat16)."""
-    return {k: (v.double() if v.dtype is torch.bfloat16 else v).numpy() for k, v in parameters.items()}
+def _array(value: Tensor) -> NDArray[Any]:
+    """The tensor as a NumPy array, without a copy unless NumPy lacks the dtype (bfloat16)."""
+    found: NDArray[Any] = (value.double() if value.dtype is torch.bfloat16 else value.detach()).numpy()
+    return found
 
 
 @dataclass(frozen=True)

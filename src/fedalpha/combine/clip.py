@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import field
 
-from torch import Tensor
+import numpy as np
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
 from fedalpha.combine.mean import mean
@@ -31,23 +30,13 @@ class clip(Wrapper):
             raise ValueError(f"clip: C = {self.C!r}; give the largest norm of an update, a number > 0")
 
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
-        return Reports(
-            [dataclasses.replace(r, parameters=self._clipped(r.parameters, broadcast)) for r in reports.items]
-        )
+        return reports.move(broadcast, self.shares(reports.norms(broadcast)))
 
-    def _clipped(self, parameters: dict[str, Tensor] | None, broadcast: Broadcast) -> dict[str, Tensor]:
-        if parameters is None:
-            raise ValueError("clip needs every client's model, but these reports hold only a sum")
-        sent = broadcast.parameters
-        moves = {k: v.double() - sent[k].double() for k, v in parameters.items() if v.is_floating_point()}
-        norm = math.sqrt(math.fsum(float((m * m).sum()) for m in moves.values()))
-        if norm <= self.C:
-            return parameters
+    def shares(self, norms: Array) -> Array:
+        """By how much updates of these norms are multiplied."""
         # Aim a little below C: rounding to the model's dtype must not push the norm above C again.
-        share = self.C / norm * (1 - 1e-6)
-        return {
-            k: (sent[k].double() + share * moves[k]).to(v.dtype) if k in moves else v for k, v in parameters.items()
-        }
+        below = self.C / np.maximum(norms, self.C) * (1 - 1e-6)
+        return np.where(norms <= self.C, 1.0, below)
 
     def breakdown(self, support: int) -> Limit:
         return Limit(0.5) if isinstance(self.inner, mean) else self.inner.breakdown(support)

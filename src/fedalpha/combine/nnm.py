@@ -6,10 +6,9 @@ import dataclasses
 from dataclasses import field
 
 import numpy as np
-import torch
 
 from fedalpha.combine.base import COMBINES, Limit, Reports
-from fedalpha.combine.robust import Wrapper, check_simplex, distances, slices
+from fedalpha.combine.robust import Wrapper, check_simplex, distances
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -31,16 +30,7 @@ class nnm(Wrapper):
 
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
         check_simplex(self, simplex)
-        mix = torch.from_numpy(self.mixing(distances(reports.gram(broadcast)), alpha))
-        models = [
-            {k: torch.empty(v.shape, dtype=v.dtype) if v.is_floating_point() else v for k, v in m.items()}
-            for m in reports.models()
-        ]
-        for name, part, values in slices(reports):
-            if values.is_floating_point():
-                for model, mixed in zip(models, (mix @ values.double()).to(values.dtype), strict=True):
-                    model[name].view(-1)[part] = mixed
-        return Reports([dataclasses.replace(r, parameters=m) for r, m in zip(reports.items, models, strict=True)])
+        return reports.move(broadcast, self.mixing(distances(reports.gram(broadcast)), alpha))
 
     def mixing(self, squares: Array, alpha: Array) -> Array:
         """Row i: the weights with which client i's neighbours enter."""

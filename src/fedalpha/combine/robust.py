@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Combine, Limit, Reports
-from fedalpha.fast.gram import COLUMNS, VALUES
+from fedalpha.fast.columns import SLACK, between
+from fedalpha.fast.gram import COLUMNS, VALUES, one_blas_thread
+from fedalpha.fast.threads import in_parts
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.company import Company
 from fedalpha.update import Broadcast
@@ -85,19 +89,10 @@ def supported(reports: Reports, alpha: Array) -> tuple[Reports, Array]:
     """The reports and weights of the clients with alpha ≠ 0."""
     if (alpha != 0).all():
         return reports, alpha
-    items = [r for r, a in zip(reports.items, alpha.tolist(), strict=True) if a != 0]
-    return Reports(items), alpha[alpha != 0]
-
-
-def slices(reports: Reports) -> Iterator[tuple[str, slice, Tensor]]:
-    """(name, coordinates, all clients' values there as a matrix), tensor by tensor, from left to right."""
-    models = reports.models()
-    width = max(1, min(COLUMNS, VALUES // len(models)))
-    for name in models[0]:
-        flat = [m[name].reshape(-1) for m in models]
-        for start in range(0, len(flat[0]), width):
-            part = slice(start, start + width)
-            yield name, part, torch.stack([values[part] for values in flat])
+    counts = alpha != 0
+    models = reports.models() if reports.moved is not None else [r.parameters for r in reports.items]
+    items = [dataclasses.replace(reports.items[i], parameters=models[i]) for i in np.flatnonzero(counts).tolist()]
+    return Reports(items), alpha[counts]
 
 
 def distances(products: Array) -> Array:
@@ -109,13 +104,15 @@ def distances(products: Array) -> Array:
 
 
 def combination(broadcast: Broadcast, reports: Reports, coefficients: Array, alpha: Array) -> dict[str, Tensor]:
-    """w_t + Σ c_i·(w_i − w_t), in float64; integer buffers by weighted median."""
-    weights = torch.from_numpy(coefficients)
-
-    def joined(values: Tensor, base: Tensor) -> Tensor:
-        return base + weights @ values.double().sub_(base)
-
-    return _assembled(broadcast, reports, alpha, joined)
+    """w_t + Σ c_i·(w_i − w_t), in float64; integer buffers by weighted median. Clients with c_i = 0 are not read."""
+    total = reports.weighted_sum(coefficients)
+    rest = 1 - math.fsum(coefficients.tolist())
+    result = _integers(broadcast, reports, alpha)
+    for name, old in broadcast.parameters.items():
+        if old.is_floating_point():
+            value = total.pop(name) if name in total else torch.zeros(old.shape, dtype=torch.float64)
+            result[name] = (value.add_(old, alpha=rest) if rest else value).to(old.dtype).contiguous()
+    return {name: result[name] for name in broadcast.parameters}
 
 
 def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: float, high: float) -> dict[str, Tensor]:
@@ -123,45 +120,41 @@ def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: fl
 
     low = high is the weighted median (the middle between two, if half of the weight lies on each side).
     """
-    return _assembled(broadcast, reports, alpha, lambda values, _: _between(values, alpha, low, high))
+    result = _integers(broadcast, reports, alpha)
+    for name, old in broadcast.parameters.items():
+        if not old.is_floating_point():
+            continue
+        rows = reports.rows(name)
+        if rows is not None:
+            result[name] = torch.empty(old.shape, dtype=old.dtype)
+            between(rows, alpha, low, high, result[name].view(-1).numpy())
+            continue
+        flat, read = torch.empty(old.numel(), dtype=old.dtype), reports.reader(name)
+
+        def some(start: int, stop: int, flat: Tensor = flat, read: Callable[..., Any] = read) -> None:
+            found = np.empty(stop - start)
+            between(list(read(slice(start, stop))), alpha, low, high, found)
+            flat[start:stop] = torch.from_numpy(found)
+
+        with one_blas_thread():
+            in_parts(some, old.numel(), max(1, min(COLUMNS, VALUES // (4 * len(alpha)))))
+        result[name] = flat.view(old.shape)
+    return {name: result[name] for name in broadcast.parameters}
 
 
-def _assembled(
-    broadcast: Broadcast, reports: Reports, alpha: Array, joined: Callable[[Tensor, Tensor], Tensor]
-) -> dict[str, Tensor]:
-    """``joined(values, w_t)`` of all floating coordinates; integer buffers by weighted median."""
-    plain = torch.contiguous_format
-    result = {name: old.clone(memory_format=plain) for name, old in broadcast.parameters.items()}
-    for name, part, values in slices(reports):
-        if values.is_floating_point():
-            found = joined(values, broadcast.parameters[name].double().reshape(-1)[part])
-        else:
-            found = middle(values, alpha)
-        result[name].view(-1)[part] = found
-    return result
-
-
-def _between(stack: Tensor, alpha: Array, low: float, high: float) -> Tensor:
-    values, order = torch.sort(stack, dim=0, stable=True)
-    above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
-    above = above / above[-1:].clone()
-    below = torch.cat([torch.zeros_like(above[:1]), above[:-1]])
-    if high - low > _EQUAL:
-        share = (above.clamp(low, high) - below.clamp(low, high)) / (high - low)
-    else:  # every value whose interval touches the quantile: one, or the two beside it
-        touch = (below <= low + _EQUAL) & (above >= low - _EQUAL)
-        share = touch.double() / touch.sum(0)
-    wide: Tensor = torch.where(share > 0, values.double(), 0.0)
-    return (wide * share).sum(0)
-
-
-_EQUAL = 1e-12
-"""Smaller differences between sums of weights count as rounding."""
+def _integers(broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
+    """The integer buffers by weighted median."""
+    found = {}
+    for name, old in broadcast.parameters.items():
+        if not old.is_floating_point():
+            stack = torch.from_numpy(reports.reader(name)(slice(0, old.numel())))
+            found[name] = middle(stack, alpha).view(old.shape)
+    return found
 
 
 def middle(stack: Tensor, alpha: Array) -> Tensor:
     """The lower weighted median of each column: one of the values, so that integers stay what they are."""
     values, order = torch.sort(stack, dim=0, stable=True)
     above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
-    first = (above >= above[-1] / 2 - _EQUAL).to(torch.uint8).argmax(0, keepdim=True)
+    first = (above >= above[-1] / 2 - SLACK).to(torch.uint8).argmax(0, keepdim=True)
     return values.gather(0, first)[0]

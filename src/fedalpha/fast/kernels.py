@@ -91,6 +91,17 @@ def sum_blocks(
 
 
 @njit(nogil=True, cache=True)
+def add_squares(values: NDArray[np.float32], base: NDArray[np.float32], lanes: NDArray[np.float64]) -> None:
+    """Add (values − base)² to the lanes, coordinate j to lane j modulo their number."""
+    for start in range(0, len(base), len(lanes)):
+        end = min(start + len(lanes), len(base))
+        new, old = values[start:end], base[start:end]
+        for j in range(end - start):
+            move = np.float64(new[j]) - np.float64(old[j])
+            lanes[j] += move * move
+
+
+@njit(nogil=True, cache=True)
 def pool(x: NDArray[np.float32], out: NDArray[np.float32], place: NDArray[np.uint8], relu: bool) -> None:
     """2×2 max pooling of (sample, row, column, channel), with ReLU if ``relu``.
 
