@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -24,12 +25,17 @@ def a_session(length: int = 40, mass: float = 1.0, **changes: Any) -> Session:
         "nonce": fresh(16),
         "length": length,
         "bits": 32,
-        "spread": 4.0,
+        "range": 4.0,
         "mass": mass,
-        "noise": 0.0,
+        "clip": math.inf,
+        "deviation": 0.0,
         "threshold": 2 / 3,
         "degree": 0,
         "signed": False,
+        "blind": False,
+        "slope": 0.0,
+        "reference": 0.0,
+        "steepest": 0.0,
     }
     return Session(**{**given, **changes})
 

@@ -435,10 +435,10 @@ def test_a_session_that_cannot_work_is_told() -> None:
     for changes, reason in (
         ({"bits": 8}, "cannot be summed"),
         ({"threshold": 0.4}, "threshold is not valid"),
-        ({"spread": -1.0}, "range"),
-        ({"degree": 3}, "not even"),
+        ({"range": -1.0}, "range"),
+        ({"degree": 3}, "number of neighbours"),
         ({"length": 0}, "cannot be summed"),
     ):
         with pytest.raises(ValueError, match=reason):
             a_session(**changes)
-    assert math.isclose(a_session(spread=2.0, noise=0.5).limit(-0.25), 1.0)
+    assert math.isclose(a_session(range=2.0, deviation=0.5).limit(-0.25), 6.5)

@@ -89,6 +89,14 @@ class Client:
         told = [self._session, self._weight, self._secrets, self._roster, self._own, self._held, self._survivors]
         return pack([self.id, self.stage, *told])
 
+    @property
+    def session(self) -> Session:
+        return Session.read(self._session)
+
+    @property
+    def weight(self) -> float:
+        return self._weight
+
     @classmethod
     def load(cls, data: bytes, policy: Policy) -> Client:
         id, stage, *told = unpack(data)
@@ -117,8 +125,8 @@ class Client:
                 raise Refused("its lists are not signed, but this client has a signing key and insists on signatures")
             if self.policy.signing is None and session.signed:
                 raise Refused("the session wants signed lists, but this client has no signing key")
-            if not 0 < abs(invite.weight) <= session.mass * (1 + 1e-9):
-                raise Refused(f"the weight {invite.weight:g} is 0, or above the sum of the weights, {session.mass:g}")
+            if abs(invite.weight) > session.mass * (1 + 1e-9):
+                raise Refused(f"the weight {invite.weight:g} is above the sum of the weights, {session.mass:g}")
             self._session, self._weight = invite.session, invite.weight
             self._secrets = [keys.fresh(), keys.fresh(), keys.fresh()]
             found = Advertised(self.id, keys.public(self._secrets[0]), keys.public(self._secrets[1]), b"")

@@ -39,7 +39,7 @@ def _map(value: Any, check: Callable[[Any], bool]) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "int": _id,
-    "float": lambda v: isinstance(v, float) and math.isfinite(v),
+    "float": lambda v: isinstance(v, float) and not math.isnan(v),
     "bool": lambda v: isinstance(v, bool),
     "bytes": lambda v: isinstance(v, bytes),
     "str": lambda v: isinstance(v, str) and len(v) < 200,
@@ -86,10 +86,14 @@ class Packed:
 
 @dataclass(frozen=True)
 class Session(Packed, kind="session"):
-    """What is agreed on before a sum: one session is one sum of vectors of ``length`` values.
+    """What is agreed on before a sum: one session is one sum of vectors of ``length`` words.
 
-    ``spread`` is the largest value in a client's vector per unit of weight, ``mass`` the sum of the weights, ``noise``
-    what each client adds beyond that for the noise that it draws. ``degree``: the number of neighbours, 0 for all.
+    A client of weight a sends a·x, where x is its update, of Euclidean norm at most ``clip`` (inf: any) and with values
+    of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: of the normal noise that each client
+    adds to every value. ``degree``: the number of neighbours, 0 for all.
+
+    With ``blind``, its weight is a·exp(e) with e = ``slope``·(its loss − ``reference``), which must be at most
+    ``steepest``; the first word is then the weight times ``range``.
     """
 
     run: str
@@ -97,27 +101,39 @@ class Session(Packed, kind="session"):
     nonce: bytes
     length: int
     bits: int
-    spread: float
+    range: float
     mass: float
-    noise: float
+    clip: float
+    deviation: float
     threshold: float
     degree: int
     signed: bool
+    blind: bool
+    slope: float
+    reference: float
+    steepest: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.length < LONGEST or self.bits not in BITS or len(self.nonce) != 16:
+        if not self.blind < self.length < LONGEST or self.bits not in BITS or len(self.nonce) != 16:
             raise ValueError(f"a vector of {self.length} values of {self.bits} bits cannot be summed")
-        if not self.spread > 0 or not self.mass > 0 or self.noise < 0 or not 0.5 <= self.threshold < 1:
-            raise ValueError("its range or its threshold is not valid")
-        if self.degree % 2 or self.degree > MOST_CLIENTS:
-            raise ValueError("its number of neighbours is not even")
+        if not 0 < self.range < math.inf or not 0 < self.mass < math.inf or not self.clip > 0:
+            raise ValueError("its range is not valid")
+        if not 0 <= self.deviation < math.inf or not 0.5 <= self.threshold < 1:
+            raise ValueError("its noise or its threshold is not valid")
+        if self.degree % 2 or self.degree > MOST_CLIENTS or not 0 <= self.steepest <= 100:
+            raise ValueError("its number of neighbours or its steepest weight is not valid")
+
+    @property
+    def spread(self) -> float:
+        """The largest value per unit of weight."""
+        return min(self.range, self.clip) * math.exp(self.steepest)
 
     def limit(self, weight: float) -> float:
-        """The largest value that a client of this weight may send."""
-        return abs(weight) * self.spread + self.noise
+        """The largest value that a client of this weight may send; the noise stays within 12 deviations."""
+        return abs(weight) * self.spread + 12 * self.deviation
 
     def grid(self, clients: int) -> FixedPoint:
-        return FixedPoint(self.bits, clients, self.mass * self.spread + clients * self.noise)
+        return FixedPoint(self.bits, clients, self.mass * self.spread + clients * 12 * self.deviation)
 
 
 @dataclass(frozen=True)
@@ -126,6 +142,10 @@ class Invite(Packed, kind="invite"):
 
     session: bytes
     weight: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.weight) or not self.weight:
+            raise ValueError(f"the weight {self.weight} is not a number other than 0")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""The interface of secure sums: what a run with one needs of its other rules, and the session of a round."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fedalpha.secure.field import BITS
+from fedalpha.select.base import Select
+from fedalpha.strategies.company import Company
+from fedalpha.text import Registry, Spelled, quoted, whole
+
+_COLLUDING = _DROPPING = 0.1
+"""The shares for which ``neighbours=log`` is secure and survives."""
+
+
+class Secure(Spelled, ABC):
+    """A secure sum: the server learns Σ alpha_i·x_i over the clients that delivered, and no single update x_i.
+
+    ``bits``: the words of the sum (16, 32 or 64). ``range``: the largest value of an update that can be sent; a client
+    with a larger one says so and drops out. ``clip``: clients first scale their update to this Euclidean norm, if it is
+    longer. ``threshold``: more than this share of the clients must be there at every step, or the model is kept.
+    ``neighbours``: with whom each client exchanges masks: all, an even number, or log (as few as keep the sum
+    secure if 10 % of the clients collude and 10 % drop out). ``least``: the smallest number of clients in a sum.
+    ``signed``: lists are signed with keys that the nodes were given, so that the server cannot lie about them.
+    """
+
+    bits: int = 32
+    range: float = 8.0
+    clip: float | None = None
+    threshold: float = 2 / 3
+    neighbours: int | str = "all"
+    least: int = 3
+    signed: bool = False
+
+    blind: ClassVar[bool] = False
+    """Whether clients weigh themselves, so that the server learns no loss."""
+
+    def __post_init__(self) -> None:
+        name = self.text_name
+        if self.bits not in BITS:
+            raise ValueError(f"{name}: bits = {self.bits!r}; give one of {', '.join(map(str, BITS))}")
+        if not 0 < self.range < math.inf:
+            raise ValueError(f"{name}: range = {self.range!r}; give the largest value of an update, a number > 0")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise ValueError(f"{name}: clip = {self.clip!r}; give the largest norm of an update, a number > 0, or none")
+        if not 0.5 <= self.threshold < 1:
+            raise ValueError(f"{name}: threshold = {self.threshold!r}; give a share of at least 0.5 and below 1")
+        if self.neighbours not in ("all", "log"):
+            number = self.neighbours if isinstance(self.neighbours, int) else 0
+            if isinstance(self.neighbours, bool) or number < 2 or number % 2:
+                raise ValueError(f"{name}: neighbours = {quoted(self.neighbours)}; give all, log or an even number")
+        whole(f"{name}: least", self.least, least=2)
+
+    def check(self, company: Company) -> None:
+        """Raise ValueError for rules that need more than a sum, or that would let clients' models or losses through."""
+        combine, update, select = company.combine, company.update, type(company.select)
+        if not combine.linear and not getattr(combine, "private", False):
+            raise ValueError(
+                f"combine = {combine} looks at single models, which {self.text_name} hides from the server; use mean, "
+                "or noise(clip(mean, …), …)"
+            )
+        if combine.wants:
+            raise ValueError(f"combine = {combine} needs {', '.join(sorted(combine.wants))} besides a sum; use mean")
+        absorbed = getattr(update, "sends", ()) or _overrides(update, "absorb")
+        if absorbed:
+            raise ValueError(
+                f"update = {update} sends more than a model, and the server would see that of every client; use an "
+                "update that sends a model alone, such as sgd or fedprox"
+            )
+        if select.learn is not Select.learn:
+            raise ValueError(
+                f"select = {company.select} learns from the training loss of every client, which {self.text_name} does "
+                "not send; use uniform(C=…)"
+            )
+        self._check_weights(company)
+
+    @abstractmethod
+    def _check_weights(self, company: Company) -> None:
+        """Raise ValueError for a strategy whose weights cannot be used."""
+
+    def played(self, algorithm: Any) -> Any:
+        """The algorithm as the server plays it: what it may not know is replaced."""
+        return algorithm
+
+    def terms(self, weigh: Any) -> dict[str, Any]:
+        """The settings of a session that depend on the strategy."""
+        return {"blind": False, "slope": 0.0, "reference": 0.0, "steepest": 0.0}
+
+    def too_few(self, weights: Mapping[int, float]) -> str | None:
+        """Why no sum over these clients is made; None if it is."""
+        if len(weights) >= self.least:
+            return None
+        return f"a secure sum of {len(weights)} clients is refused: it takes {self.least} with weight (least)"
+
+
+def _overrides(rule: Any, method: str) -> bool:
+    """Whether a rule has a method of its own: the class that defines it elsewhere is the interface."""
+    owner = next(kind for kind in type(rule).__mro__ if method in vars(kind))
+    return owner.__name__ not in ("Update", "Remote")
+
+
+SECURES: Registry[Secure] = Registry("secure sum", Secure, package=__package__)  # type: ignore[type-abstract]

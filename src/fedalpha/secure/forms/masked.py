@@ -1,0 +1,24 @@
+"""Weights that the server computes from losses that it sees; updates that it does not see."""
+
+from __future__ import annotations
+
+from fedalpha.secure.forms.base import SECURES, Secure
+from fedalpha.strategies import KNOWN_BEFORE_TRAINING
+from fedalpha.strategies.company import Company
+
+
+@SECURES.register(
+    formula="Σ (alpha_i·x_i + masks) mod 2^k, where the masks of all clients cancel",
+    reference="Bonawitz et al., 2017; Bell et al., 2020",
+    examples=("masked", "masked(bits=64, clip=1.0)", "masked(neighbours=log, threshold=1/2)"),
+)
+class masked(Secure):
+    """Two phases: clients tell their losses, the server tells each its alpha_i; clients send alpha_i·x_i masked."""
+
+    def _check_weights(self, company: Company) -> None:
+        late = sorted(company.weigh.requires - KNOWN_BEFORE_TRAINING)
+        if late:
+            raise ValueError(
+                f"{company.weigh} weighs by what is known after training ({', '.join(late)}), but clients must know "
+                "their alpha when they mask their update; use loss=before"
+            )

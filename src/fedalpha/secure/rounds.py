@@ -1,0 +1,146 @@
+"""The sum of a round: the session that a secure sum asks for, its result, and what it cost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fedalpha.secure import keys
+from fedalpha.secure.client import Client, Policy, Refused
+from fedalpha.secure.field import Overflow
+from fedalpha.secure.forms.base import Secure
+from fedalpha.secure.masks import degree
+from fedalpha.secure.messages import Packed, Session
+from fedalpha.secure.server import Server, TooFew, Unusable, conduct
+from fedalpha.secure.vectors import Mean, Vector, mean_of, prepared
+from fedalpha.secure.wire import Malformed
+from fedalpha.strategies import Strategy
+
+Ask = Callable[[str, dict[int, Packed]], Iterable[tuple[int, object]]]
+METHODS = {"advertised": "advertise", "shared": "share", "masked": "mask", "agreed": "agree", "revealed": "reveal"}
+"""The method of `Client` that answers each step."""
+
+
+class Failed(Exception):  # noqa: N818 - it says what happened to a sum
+    """There is no sum, in words; ``problems`` by client."""
+
+    def __init__(self, reason: str, problems: Mapping[int, str]) -> None:
+        super().__init__(reason)
+        self.problems = dict(problems)
+
+
+@dataclass
+class Costs:
+    """Bytes and seconds of a session beside training; ``clients`` are the seconds of all of them together."""
+
+    up: int = 0
+    down: int = 0
+    clients: float = 0.0
+    server: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """The weighted mean of the updates of the clients ``ids``, and why others are missing."""
+
+    ids: tuple[int, ...]
+    mean: Mean
+    problems: Mapping[int, str]
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """By client in the sum, what it sent that could not be used."""
+
+
+def session_of(
+    secure: Secure,
+    rule: Strategy,
+    weights: Mapping[int, float],
+    length: int,
+    run: str,
+    round: int,
+    deviation: float = 0,
+) -> Session:
+    """The session of a round; raises ValueError if its numbers do not fit the bits."""
+    n, terms = len(weights), secure.terms(rule)
+    near = secure.neighbours
+    if near == "log":
+        near = degree(n, secure.threshold, 0.1, 0.1)
+    session = Session(
+        run=run,
+        round=round,
+        nonce=keys.fresh(16),
+        length=length + terms["blind"],
+        bits=secure.bits,
+        range=float(secure.range),
+        mass=math.fsum(abs(w) for w in weights.values()),
+        clip=math.inf if secure.clip is None else float(secure.clip),
+        deviation=float(deviation),
+        threshold=secure.threshold,
+        degree=0 if near == "all" or int(near) >= n - 1 else int(near),
+        signed=secure.signed,
+        **terms,
+    )
+    session.grid(n)
+    return session
+
+
+def summed(server: Server, ask: Ask, costs: Costs) -> Total:
+    """Run a session over a transport; raises `Failed` if there is no sum that may be used."""
+    began, waited = time.perf_counter(), 0.0
+
+    def counted(step: str, messages: dict[int, Packed]) -> Iterable[tuple[int, object]]:
+        nonlocal waited
+        costs.down += sum(len(message.packed) for message in messages.values())
+        answers = iter(ask(step, messages))
+        while True:
+            start = time.perf_counter()
+            found = next(answers, None)
+            waited += time.perf_counter() - start
+            if found is None:
+                return
+            costs.up += len(found[1]) if isinstance(found[1], bytes) else 0
+            yield found
+
+    try:
+        found = conduct(server, counted)
+        mass = math.fsum(server.weights[id] for id in found.ids)
+        mean = mean_of(server.session, found.values, found.error, mass)
+    except (TooFew, Overflow) as reason:
+        raise Failed(f"there is no secure sum: {reason}", server.problems) from None
+    finally:
+        costs.server += time.perf_counter() - began - waited
+    alive = set(found.ids)
+    lost = {id: why for id, why in server.problems.items() if id not in alive}
+    return Total(found.ids, mean, lost, {id: why for id, why in server.problems.items() if id in alive})
+
+
+class Rehearsal:
+    """The clients of a session in this process. ``vector(id)`` is a client's (update, loss), or raises `Unusable`."""
+
+    def __init__(self, policies: Callable[[int], Policy], vector: Callable[[int], tuple[Vector, float | None]]) -> None:
+        self._policies, self._vector = policies, vector
+        self._clients: dict[int, Client] = {}
+        self._gone: set[int] = set()
+        self.costs = Costs()
+
+    def ask(self, step: str, messages: dict[int, Packed]) -> Iterable[tuple[int, object]]:
+        for id, message in messages.items():
+            if id in self._gone:
+                continue
+            try:
+                vector = self._vector(id) if step == "masked" else None
+                start = time.perf_counter()
+                answer = self._answer(id, step, message, vector)
+                self.costs.clients += time.perf_counter() - start
+            except (Unusable, Refused, Malformed, Overflow) as reason:
+                self._gone.add(id)
+                yield id, Unusable(str(reason))
+                continue
+            yield id, answer
+
+    def _answer(self, id: int, step: str, message: Packed, vector: tuple[Vector, float | None] | None) -> bytes:
+        client = self._clients.setdefault(id, Client(id, self._policies(id)))
+        values = [] if vector is None else [prepared(client.session, client.weight, *vector)]
+        answer: Packed = getattr(client, METHODS[step])(message, *values)
+        return answer.packed

@@ -1,0 +1,80 @@
+"""What a client puts into the sum, and what the server reads from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedalpha.secure.field import Overflow
+from fedalpha.secure.keys import fresh
+from fedalpha.secure.messages import Session
+
+Vector = NDArray[np.float64]
+
+
+def prepared(session: Session, weight: float, update: Vector, loss: float | None = None) -> Vector:
+    """The vector of a client: its update, clipped, times its weight, with its share of the noise.
+
+    Raises `Overflow` where the values do not fit, with what would help.
+    """
+    largest = float(np.max(np.abs(update), initial=0.0))
+    if not math.isfinite(largest):
+        raise Overflow("its update is not finite")
+    norm = math.sqrt(float(np.dot(update, update)))
+    if norm > session.clip:
+        update = update * (session.clip / norm * (1 - 1e-6))
+    elif largest > session.range:
+        raise Overflow(
+            f"its update has a value of {largest:g}, but the range is {session.range:g}: give a larger range, or clip"
+        )
+    vector = update * (weight * _tilt(session, loss))
+    if session.blind:
+        vector = np.concatenate([[weight * _tilt(session, loss) * min(session.range, session.clip)], vector])
+    if session.deviation:
+        vector = vector + system_generator().normal(0.0, session.deviation, len(vector))
+    return np.asarray(vector)
+
+
+def _tilt(session: Session, loss: float | None) -> float:
+    """What a client's loss makes of its weight."""
+    if not session.blind:
+        return 1.0
+    if loss is None or not math.isfinite(loss):
+        raise Overflow(f"its loss is {loss}")
+    exponent = session.slope * (loss - session.reference)
+    if exponent > session.steepest:
+        raise Overflow(
+            f"its loss is too far from the reference {session.reference:g}: its weight would be exp({exponent:.3g}), "
+            f"and at most exp({session.steepest:g}) fits; give another reference, or a larger steepest"
+        )
+    return math.exp(exponent)
+
+
+def system_generator() -> np.random.Generator:
+    """A generator that the system's generator seeds: nobody knows its seed, so nobody can subtract what it draws."""
+    return np.random.Generator(np.random.Philox(int.from_bytes(fresh(16))))
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """Σ a_i·x_i / Σ a_i, the weights' sum (None where it was known before), and the largest error of a value."""
+
+    values: Vector
+    mass: float
+    error: float
+
+
+def mean_of(session: Session, values: Vector, error: float, mass: float) -> Mean:
+    """The weighted mean of the updates; ``mass`` is the sum of the weights, if clients sent no weights."""
+    if not session.blind:
+        return Mean(values / mass, mass, error / abs(mass))
+    hidden = float(values[0]) / min(session.range, session.clip)
+    if not hidden > 1000 * error / min(session.range, session.clip):
+        raise Overflow(
+            f"the weights add up to {hidden:.3g}, too little for {session.bits} bits: the losses are too far from the "
+            f"reference {session.reference:g}; give another one"
+        )
+    return Mean(values[1:] / hidden, hidden, 2 * error / hidden)
