@@ -34,12 +34,13 @@ class Texts(Target):
         from fedalpha.engine import ENGINES
         from fedalpha.models import MODELS
         from fedalpha.runs.loggers import LOGGERS
+        from fedalpha.secure.forms import SECURES
         from fedalpha.select import SELECTIONS
         from fedalpha.strategies import STRATEGIES
         from fedalpha.update import UPDATES
 
         plugs = (STRATEGIES, STRATEGIES, SELECTIONS, UPDATES, COMBINES, APPLIES)
-        return [*plugs, FAULTS, PARTITIONS, DATASETS, MODELS, ENGINES, LOGGERS]
+        return [*plugs, FAULTS, SECURES, PARTITIONS, DATASETS, MODELS, ENGINES, LOGGERS]
 
     @cached_property
     def examples(self) -> list[list[str]]:

@@ -43,7 +43,7 @@ def test_the_largest_admissible_sum_is_not_wrapped_and_the_next_one_is_told(bits
         total += grid.encode(edge, 0.25)
     np.testing.assert_allclose(grid.decode(total, 4), [1.0, -1.0], atol=grid.error())
     for value in (np.nextafter(0.25, 1), -0.26, math.inf, math.nan):
-        with pytest.raises(Overflow, match=r"the range allows 0.25"):
+        with pytest.raises(Overflow, match=r"beyond 0.25, its share of the range"):
             grid.encode(np.array([0.0, value]), 0.25)
     for beyond in (round(math.ldexp(1, grid.exponent)) + 3, 2 ** (bits - 1) - 1, 2 ** (bits - 1)):
         with pytest.raises(Overflow, match="at most 1"):

@@ -181,7 +181,7 @@ def test_a_value_at_the_edge_is_summed_and_one_beyond_is_told() -> None:
     np.testing.assert_allclose(edge.run().values, [4.0, -4.0], atol=1e-7)
     beyond = Federation(4, a_session(length=2))
     beyond.updates[102] = np.array([4.1, 0.0])
-    with pytest.raises(Overflow, match="its largest value"):
+    with pytest.raises(Overflow, match="its share of the range"):
         beyond.run()
 
 

@@ -36,6 +36,7 @@ KINDS = {
     "measures": ("fedalpha.analysis.measures", "MEASURES", "measures ="),
     "columns": ("fedalpha.analysis.columns", "COLUMNS", "row"),
     "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
+    "secure sums": ("fedalpha.secure.forms", "SECURES", "--secure"),
     "faults": ("fedalpha.defence.faults", "FAULTS", "--fault"),
 }
 """Where the registry of a kind is, and where its texts are used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -41,6 +41,10 @@ class Reports:
     """A linear step that the models went through. It is carried out where they are read, not on copies."""
     known: dict[str, Array] = field(default_factory=dict, repr=False)
     """Products of the models before that step, which later rules need not compute again."""
+    problems: Mapping[int, str] = field(default_factory=dict)
+    """By client, why it has no usable report, if whoever collected the reports knows."""
+    uploaded: int | None = None
+    """The bytes that arrived, where they are not one model per client."""
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -107,6 +111,8 @@ class Reports:
 
     def nbytes(self, broadcast: Broadcast) -> int:
         """The bytes that the clients uploaded: one model each, extras, and class counts of 8 bytes."""
+        if self.uploaded is not None:
+            return self.uploaded
         model = sum(t.nbytes for t in broadcast.parameters.values())
         counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
         return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts

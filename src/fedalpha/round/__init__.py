@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fedalpha.round.driver import Engine, Evaluation, Part, play, tell
 from fedalpha.round.gate import Admission, Gate, Refusal
-from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Order, Sample, Train
+from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Nothing, Order, Sample, Train
 from fedalpha.round.protocol import advance
 from fedalpha.round.state import Algorithm, Outcome, ServerState
 
@@ -23,6 +23,7 @@ __all__ = [
     "Ids",
     "Learn",
     "Measure",
+    "Nothing",
     "Order",
     "Outcome",
     "Part",

@@ -66,7 +66,8 @@ def play(algorithm: Algorithm, state: ServerState, engine: Engine, population: P
             case AskLosses() as order:
                 heard = heard.and_losses(order, engine.losses(broadcast, order.ids, order.sample))
             case Train() as order:
-                heard = heard.and_reports(engine.update(broadcast, order))
+                reports = engine.update(broadcast, order)
+                heard = heard.and_reports(reports, reports.problems)
             case Measure() as order:
                 heard = heard.and_measured({of: _measured(engine, state, heard, of) for of in order.of})
             case Learn() as order:

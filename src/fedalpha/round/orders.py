@@ -69,6 +69,15 @@ Order = AskLosses | Train | Measure | Learn
 
 
 @dataclass(frozen=True, eq=False)
+class Nothing:
+    """Stands for reports that cannot be used at all: why the model is kept, and what is known of single clients."""
+
+    reason: str
+    problems: Mapping[int, str] = field(default_factory=dict)
+    summed = True
+
+
+@dataclass(frozen=True, eq=False)
 class Heard:
     """All answers of a round so far, in the order in which they were asked for.
 

@@ -31,6 +31,8 @@ def advance(
     neither train nor upload. A client that is refused before weighing counts as absent. If a client is lost
     afterwards, the weights of the others are renormalised. With fewer clients than the quorum the model is kept.
     """
+    if algorithm.secure is not None:
+        algorithm = algorithm.secure.played(algorithm)
     gate = Gate(algorithm.admission, state.broadcast, seed, state.round)
     losses = Answers(gate, heard, state.round)
 

@@ -13,6 +13,7 @@ from fedalpha.strategies import Array, Cohort, FedAvg, State, Strategy
 if TYPE_CHECKING:  # these rules may need torch, the round does not
     from fedalpha.apply import Apply
     from fedalpha.combine import Combine
+    from fedalpha.secure.forms import Secure
     from fedalpha.update import Update
 
 DOMINANT = 0.5
@@ -52,12 +53,16 @@ class Algorithm:
     apply: Apply = field(default_factory=_replace)
     admission: Admission = field(default_factory=Admission)
     reevaluate: int = 0
+    secure: Secure | None = None
+    """How the server learns sums only; None: it sees every client's model."""
 
     def __post_init__(self) -> None:
         if self.reevaluate < 0:
             raise ValueError(f"reevaluate = {self.reevaluate}; give a number of clients ≥ 0")
         for rule in (self.select, self.update, self.weigh, self.combine, self.apply):
             rule.check(self)
+        if self.secure is not None:
+            self.secure.check(self)
 
     def init(self, broadcast: Any, clients: int | None) -> ServerState:
         """The state before round 0."""
@@ -107,6 +112,8 @@ class Outcome:
     idle: Sequence[int] = ()
     lost: int = 0
     kept: str | None = None
+    secure: Mapping[str, float] | None = None
+    """What the secure sum of the round cost and how exact it is; None without one."""
 
     @property
     def dominant(self) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedalpha.round.gate import Gate
-from fedalpha.round.orders import Heard, Ids, Measure, Train
+from fedalpha.round.orders import Heard, Ids, Measure, Nothing, Train
 from fedalpha.round.state import Algorithm, ServerState
 from fedalpha.select import Population, Select
 from fedalpha.strategies import Array, Cohort, Need, State, Strategy
@@ -158,6 +158,8 @@ def admit(gate: Gate, train: Train, heard: Heard) -> Any | Train | Short:
     reports = heard.reports
     for id, problem in sorted(heard.problems.items()):
         gate.refuse(id, problem)
+    if isinstance(reports, Nothing):
+        return Short(reports.reason)
     if reports.summed:
         if not gate.sound(reports):
             return Short("the sum of the models is not finite") if reports.final else _one_by_one(train)
@@ -193,6 +195,8 @@ def share_out(
     if train.alpha is not None and np.array_equal(shared, alpha[here] / mass):
         reports = reports.total_of(train.ids, train.alpha)
         reports = reports.divided(mass) if rule.traits.simplex else reports
+    elif reports.summed and reports.final:
+        return Short(f"a client was lost, and {rule} cannot share out its weight where only a sum is known")
     elif reports.summed:
         return dataclasses.replace(_one_by_one(train), ids=reports.ids)
     left = np.zeros(len(alpha))

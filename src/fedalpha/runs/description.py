@@ -26,6 +26,8 @@ def describe(setup: Setup, place: Place | None = None) -> dict[str, Any]:
     With the engine they also say how the run is repeated from the command line, if all of it has a text.
     """
     plugs = {f.name: str(getattr(setup.algorithm, f.name)) for f in dataclasses.fields(setup.algorithm)}
+    if setup.algorithm.secure is None:
+        del plugs["secure"]
     plugs |= {"liars": str(setup.evaluate.liars), "fault": str(setup.fault)}
     broadcast = setup.start().broadcast
     settings = None if place is None else _settings(setup, place)
@@ -74,6 +76,7 @@ def _settings(setup: Setup, place: Place) -> dict[str, Any] | None:
         "quorum": algorithm.admission.quorum,
         "deadline": algorithm.admission.deadline,
         "reevaluate": algorithm.reevaluate,
+        **({} if algorithm.secure is None else {"secure": str(algorithm.secure)}),
         "liars": setup.evaluate.liars,
         "signal": setup.evaluate.signal,
         "evaluate_every": setup.evaluate.every,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedalpha.analysis import columns
 from fedalpha.analysis.history import Best, History, Row
@@ -31,6 +31,9 @@ from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.update import UPDATES, Update
 from fedalpha.update.fit import check_fit
 
+if TYPE_CHECKING:
+    from fedalpha.secure.forms import Secure
+
 
 def run(
     federation: Federation,
@@ -47,6 +50,7 @@ def run(
     deadline: float | None = None,
     reevaluate: int = 0,
     fault: str | Fault | None = None,
+    secure: str | Secure | None = None,
     evaluate: int | Evaluate = 1,
     engine: str | Place = "embedded",
     callbacks: Sequence[str | Callback] = (),
@@ -56,7 +60,8 @@ def run(
 
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
     after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
-    server measures on its validation part; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)".
+    server measures on its validation part; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)";
+    ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md).
     ``evaluate`` says how often the test set is evaluated (a number of rounds), or more with `Evaluate`.
 
     ``engine`` says where clients are computed: "embedded" (this machine), "embedded(workers=2)",
@@ -89,6 +94,7 @@ def run(
         deadline=deadline,
         reevaluate=reevaluate,
         fault=fault,
+        secure=secure,
         evaluate=evaluate,
     )
     history = planned.run(engine, callbacks, out)
@@ -112,6 +118,7 @@ def plan(
     deadline: float | None,
     reevaluate: int,
     fault: str | Fault | None,
+    secure: str | Secure | None,
     evaluate: int | Evaluate,
 ) -> Experiment:
     """The run that these arguments of `run` describe. The command line builds its runs here, too."""
@@ -127,10 +134,17 @@ def plan(
         APPLIES.parse(apply),
         Admission(quorum, deadline, federation.task.signed),
         reevaluate,
+        None if secure is None else _secure(secure),
     )
     watched = evaluate if isinstance(evaluate, Evaluate) else Evaluate(evaluate)
     broken = None if fault is None else FAULTS.parse(fault)
     return Experiment(federation, algorithm, model, rounds, seed, watched, broken)
+
+
+def _secure(text: str | Secure) -> Secure:
+    from fedalpha.secure.forms import SECURES
+
+    return SECURES.parse(text)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -249,7 +263,7 @@ class Experiment(Setup):
         """The outcome of a round, its state with those of the shadow rules, and what those would have weighed."""
         if self.fault is not None:
             engine = Faulty(engine, self.fault, self.seed, state.round, self.federation.clients)
-        outcome = play(self.algorithm, state, engine, self.federation, self.seed)
+        outcome = self._played(engine, state)
         shadows = self.watch.shadows
         if not shadows.rules:
             return outcome, None
@@ -260,3 +274,14 @@ class Experiment(Setup):
         found, states = shadows.weigh(states, outcome, gate, asked, state.watch.get("accuracy"))
         following = dataclasses.replace(outcome.state, watch={**outcome.state.watch, "shadow": states})
         return dataclasses.replace(outcome, state=following), found
+
+    def _played(self, engine: Engine, state: ServerState) -> Outcome:
+        """The outcome of a round, through the secure sum if there is one."""
+        if self.algorithm.secure is None:
+            return play(self.algorithm, state, engine, self.federation, self.seed)
+        from fedalpha.engine.backends.veiled import Veiled
+
+        veiled = Veiled(engine, self.algorithm, self.seed, state.round)
+        outcome = play(self.algorithm, state, veiled, self.federation, self.seed)
+        down = outcome.bytes_down + veiled.costs.down
+        return dataclasses.replace(outcome, bytes_down=down, secure=veiled.told)

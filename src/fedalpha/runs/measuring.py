@@ -44,6 +44,7 @@ class Measuring:
         context = columns.Context(
             round=state.round,
             outcome=outcome,
+            secure=setup.algorithm.secure is not None,
             influence=self._influence(outcome),
             **tested_part(setup, tested),
             validation_accuracy=validated.accuracy if validated and (weighs or setup.watch.looks) else None,

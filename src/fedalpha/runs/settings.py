@@ -105,6 +105,9 @@ class Settings(BaseModel):
     reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
     liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
     fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
+    secure: str | None = Field(
+        None, description="let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
+    )
     pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
     transform: str | None = Field(
         None, description="random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
@@ -210,6 +213,10 @@ class Settings(BaseModel):
         ):
             if text is not None:
                 registry.parse(text)
+        if self.secure is not None:
+            from fedalpha.secure.forms import SECURES
+
+            SECURES.parse(self.secure)
         task(self.task, self.scores)
 
     def place(self, workers: int | None = None) -> Place:
@@ -255,6 +262,7 @@ class Settings(BaseModel):
             deadline=self.deadline,
             reevaluate=self.reevaluate,
             fault=self.fault,
+            secure=self.secure,
             evaluate=Evaluate(self.evaluate_every, self.signal, self.liars, *watched),
         )
 

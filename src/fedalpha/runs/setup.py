@@ -48,6 +48,8 @@ class Setup:
             raise ValueError(
                 f"{self.algorithm.combine} learns on data of the server's own; build the federation with validation=0.1"
             )
+        if self.algorithm.secure is not None and self.algorithm.secure.blind and self.watch.shadows.rules:
+            raise ValueError(f"shadow rules look at losses, which {self.algorithm.secure} hides; leave shadow out")
         self.watch.check(self.algorithm, self.federation.task.correct is not None)
         if self.looks_at("validation") and self.federation.validation is None:
             who = "stop or keep" if self.watch.looks else "a shadow rule"

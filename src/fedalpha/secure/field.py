@@ -78,9 +78,7 @@ class FixedPoint:
         """The words of a vector; raises `Overflow` if a value is not finite or beyond ``limit``."""
         largest = float(np.max(np.abs(values), initial=0.0))
         if not largest <= limit:  # also NaN
-            raise Overflow(
-                f"its largest value is {largest:g}, but the range allows {limit:.6g}: give a larger range, or clip"
-            )
+            raise Overflow(f"it has a value beyond {limit:.6g}, its share of the range: give a larger range, or clip")
         whole = np.rint(np.ldexp(values.astype(np.float64), self.exponent)).astype(np.int64)
         return whole.astype(self.dtype)
 

@@ -14,7 +14,7 @@ from fedalpha.secure.forms.base import Secure
 from fedalpha.secure.masks import degree
 from fedalpha.secure.messages import Packed, Session
 from fedalpha.secure.server import Server, TooFew, Unusable, conduct
-from fedalpha.secure.vectors import Mean, Vector, mean_of, prepared
+from fedalpha.secure.vectors import Vector, Weighted, prepared, weighted
 from fedalpha.secure.wire import Malformed
 from fedalpha.strategies import Strategy
 
@@ -43,10 +43,10 @@ class Costs:
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """The weighted mean of the updates of the clients ``ids``, and why others are missing."""
+    """The weighted sum of the updates of the clients ``ids``, and why others are missing."""
 
     ids: tuple[int, ...]
-    mean: Mean
+    sum: Weighted
     problems: Mapping[int, str]
     notes: Mapping[int, str] = field(default_factory=dict)
     """By client in the sum, what it sent that could not be used."""
@@ -105,14 +105,14 @@ def summed(server: Server, ask: Ask, costs: Costs) -> Total:
     try:
         found = conduct(server, counted)
         mass = math.fsum(server.weights[id] for id in found.ids)
-        mean = mean_of(server.session, found.values, found.error, mass)
+        total = weighted(server.session, found.values, found.error, mass)
     except (TooFew, Overflow) as reason:
         raise Failed(f"there is no secure sum: {reason}", server.problems) from None
     finally:
         costs.server += time.perf_counter() - began - waited
     alive = set(found.ids)
     lost = {id: why for id, why in server.problems.items() if id not in alive}
-    return Total(found.ids, mean, lost, {id: why for id, why in server.problems.items() if id in alive})
+    return Total(found.ids, total, lost, {id: why for id, why in server.problems.items() if id in alive})
 
 
 class Rehearsal:

@@ -18,7 +18,8 @@ Vector = NDArray[np.float64]
 def prepared(session: Session, weight: float, update: Vector, loss: float | None = None) -> Vector:
     """The vector of a client: its update, clipped, times its weight, with its share of the noise.
 
-    Raises `Overflow` where the values do not fit, with what would help.
+    Raises `Overflow` where the values do not fit, with what would help. The server sees that text, so it holds no
+    value of the update and no loss.
     """
     largest = float(np.max(np.abs(update), initial=0.0))
     if not math.isfinite(largest):
@@ -27,9 +28,7 @@ def prepared(session: Session, weight: float, update: Vector, loss: float | None
     if norm > session.clip:
         update = update * (session.clip / norm * (1 - 1e-6))
     elif largest > session.range:
-        raise Overflow(
-            f"its update has a value of {largest:g}, but the range is {session.range:g}: give a larger range, or clip"
-        )
+        raise Overflow(f"its update has a value beyond the range {session.range:g}: give a larger range, or clip")
     vector = update * (weight * _tilt(session, loss))
     if session.blind:
         vector = np.concatenate([[weight * _tilt(session, loss) * min(session.range, session.clip)], vector])
@@ -43,12 +42,12 @@ def _tilt(session: Session, loss: float | None) -> float:
     if not session.blind:
         return 1.0
     if loss is None or not math.isfinite(loss):
-        raise Overflow(f"its loss is {loss}")
+        raise Overflow("its loss is not finite")
     exponent = session.slope * (loss - session.reference)
     if exponent > session.steepest:
         raise Overflow(
-            f"its loss is too far from the reference {session.reference:g}: its weight would be exp({exponent:.3g}), "
-            f"and at most exp({session.steepest:g}) fits; give another reference, or a larger steepest"
+            f"its loss is too far from the reference {session.reference:g}: its weight would be more than "
+            f"exp({session.steepest:g}); give another reference, or a larger steepest"
         )
     return math.exp(exponent)
 
@@ -59,22 +58,25 @@ def system_generator() -> np.random.Generator:
 
 
 @dataclass(frozen=True, eq=False)
-class Mean:
-    """Σ a_i·x_i / Σ a_i, the weights' sum (None where it was known before), and the largest error of a value."""
+class Weighted:
+    """Σ a_i·x_i over the clients in the sum, and the largest error of a value."""
 
     values: Vector
-    mass: float
     error: float
 
 
-def mean_of(session: Session, values: Vector, error: float, mass: float) -> Mean:
-    """The weighted mean of the updates; ``mass`` is the sum of the weights, if clients sent no weights."""
+def weighted(session: Session, values: Vector, error: float, mass: float) -> Weighted:
+    """The weighted sum of the updates, from the sum of the vectors of clients whose public weights sum to ``mass``.
+
+    Where clients have weighed themselves, their weights are scaled so that they sum to ``mass``, too.
+    """
     if not session.blind:
-        return Mean(values / mass, mass, error / abs(mass))
-    hidden = float(values[0]) / min(session.range, session.clip)
-    if not hidden > 1000 * error / min(session.range, session.clip):
+        return Weighted(values, error)
+    unit = min(session.range, session.clip)
+    hidden = float(values[0]) / unit
+    if not hidden > 1000 * error / unit:
         raise Overflow(
             f"the weights add up to {hidden:.3g}, too little for {session.bits} bits: the losses are too far from the "
             f"reference {session.reference:g}; give another one"
         )
-    return Mean(values[1:] / hidden, hidden, 2 * error / hidden)
+    return Weighted(values[1:] * (mass / hidden), 2 * error * mass / hidden)

@@ -41,6 +41,8 @@ class Context:
     correct: Array | None = None
     owners: Owners | None = None
     validation_accuracy: float | None = None
+    secure: bool = False
+    """Whether the run has a secure sum."""
     live: Mapping[str, Any] | None = None
     """What only a live federation knows; None in a simulation."""
     validation_loss: float | None = None

@@ -20,5 +20,11 @@ class masked(Secure):
         if late:
             raise ValueError(
                 f"{company.weigh} weighs by what is known after training ({', '.join(late)}), but clients must know "
-                "their alpha when they mask their update; use loss=before"
+                "their alpha when they mask their update; use a rule that weighs by loss=before"
+            )
+        k = getattr(company.weigh, "k", None)
+        if type(k) is int and k < self.least:
+            raise ValueError(
+                f"{company.weigh} gives weight to {k} clients, and a sum of fewer than {self.least} (least) says too "
+                "much about each; use a larger k"
             )
