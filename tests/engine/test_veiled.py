@@ -151,7 +151,7 @@ def test_a_reference_far_from_the_losses_is_told(digits: Federation) -> None:
         ({"secure": "blind", "strategy": "FedSoftWorse(T=0)"}, "compares the losses of clients"),
         ({"secure": "blind", "strategy": "cap(FedSoftWorse(T=0.2), 0.5)"}, "compares the losses of clients"),
         ({"secure": "blind", "reevaluate": 1}, "reevaluate weighs clients by losses"),
-        ({"secure": "blind", "select": "power_of_choice(C=0.5, d=6)"}, "asks clients for their losses"),
+        ({"secure": "blind", "select": "power_of_choice(C=0.5, d=6)"}, "learns from the training loss"),
         ({"secure": "blind", "evaluate": fedalpha.Evaluate(shadow=["FedWorse"])}, "shadow rules look at losses"),
         ({"secure": "masked(bits=20)"}, "bits = 20; give one of 16, 32, 64"),
         ({"secure": "masked(neighbours=3)"}, "give all, log or an even number"),
