@@ -1,4 +1,4 @@
-"""Files of run folders and of studies: checkpoints, cells, plans, logs, histories."""
+"""Files of run folders and of studies: checkpoints, cells, plans, logs, histories, pages, races."""
 
 from __future__ import annotations
 
@@ -107,6 +107,34 @@ class Cells(Target):
         self.form = {c.name: (c.dtype, c.per_client) for c in stored()}
         self.tables = [self._table(dict(self._columns())), self._table(dict(self._columns(rows=1)))]
         self.files = [content(table) for table in self.tables]
+        self.bombs = self._bombs()
+
+    def _bombs(self) -> list[bytes]:
+        """Small files that stand for large tables, against a limit that is small here, and one of another format."""
+        import io
+
+        import pyarrow
+        from pyarrow import parquet
+
+        from fedalpha.study import tables
+
+        tables._FREE = 2**16
+        rows = 200_000
+        key = pyarrow.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [self.key])
+        long = pyarrow.DictionaryArray.from_arrays(np.zeros(1_000, np.int8), ["x" * 5_000])
+        zeros = pyarrow.array(np.zeros(rows, np.int64))
+        found = []
+        for columns, dictionary, form in (
+            ({"cell": key, "round": zeros}, True, 2),
+            ({"cell": key, "round": zeros}, False, 2),
+            ({"about": long}, True, 2),
+            ({"round": zeros[:4]}, True, 7),
+        ):
+            table = pyarrow.table(columns).replace_schema_metadata({"fedalpha": json.dumps({"format": form})})
+            file = io.BytesIO()
+            parquet.write_table(table, file, compression="zstd", use_dictionary=dictionary)
+            found.append(file.getvalue())
+        return found
 
     def _columns(self, rows: int = 4) -> Any:
         facts = {"ended": "rounds", "versions": {"torch": "2", "python": "3"}, "hash": self.key, "config": {}}
@@ -134,6 +162,8 @@ class Cells(Target):
     def make(self, draw: random.Random) -> Any:
         from fedalpha.study.tables import content
 
+        if draw.random() < 0.02:
+            return draw.choice(self.bombs)
         if draw.random() < 0.4:
             return changed_bytes(draw.choice(self.files), draw)
         columns = dict(self._columns(draw.choice((1, 4))))
@@ -216,26 +246,142 @@ class Plans(Target):
 
 
 class Histories(Target):
-    """``history.jsonl`` of a run folder."""
+    """The files of a run folder that hold its results."""
 
-    name, share = "histories (JSON lines)", 12
-    readers: ClassVar = {"analysis/history.py": ("read", "_row", "_lines")}
-    rows = tuple({"round": r, "accuracy": 0.5, "loss": 1.5, "alpha": [0.5, 0.5]} for r in range(3))
+    name, share = "histories and models", 12
+    readers: ClassVar = {"analysis/history.py": ("read", "_row", "_lines", "_interrupted", "_kept_round", "_load")}
+    rows = tuple({"round": r, "accuracy": 0.5, "loss": 1.5, "alpha": [0.5, 0.5], "best_round": 1} for r in range(3))
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        from safetensors.numpy import save
+
+        self.model = save({"w": np.zeros((2, 3), np.float32), "b": np.ones(3, np.float32)})
 
     def make(self, draw: random.Random) -> Any:
-        rows = changed_tree(self.rows, draw) if draw.random() < 0.6 else list(self.rows)
+        rows, about = list(self.rows), {"format": 1, "interrupted": False}
+        rows = changed_tree(rows, draw) if draw.random() < 0.6 else rows
+        about = changed_tree(about, draw) if draw.random() < 0.2 else about
         lines = "\n".join(json.dumps(row) for row in (rows if isinstance(rows, list) else [rows])).encode()
-        return changed_bytes(lines, draw) if draw.random() < 0.5 else lines
+        lines = changed_bytes(lines, draw) if draw.random() < 0.4 else lines
+        model = changed_bytes(self.model, draw) if draw.random() < 0.1 else self.model
+        files = {"history.jsonl": lines, "saved.json": json.dumps(about).encode(), "model.safetensors": model}
+        for name in ("saved.json", "model.safetensors"):
+            if draw.random() < 0.05:
+                del files[name]
+        return files | ({"best.safetensors": model} if draw.random() < 0.5 else {}), draw.random() < 0.1
 
     def first(self, given: Any) -> bool:
         try:
-            return bool([json.loads(line) for line in given.splitlines()])
+            return bool([json.loads(line) for line in given[0]["history.jsonl"].splitlines()])
         except (ValueError, RecursionError):
             return False
 
     def read(self, given: Any) -> None:
         from fedalpha.analysis.history import read
 
-        (self.folder / "history.jsonl").write_bytes(given)
+        files, checkpoint = given
+        for name in ("saved.json", "model.safetensors", "best.safetensors"):
+            (self.folder / name).unlink(missing_ok=True)
+        for name, content in files.items():
+            (self.folder / name).write_bytes(content)
+        if checkpoint:
+            (self.folder / "checkpoint").mkdir(exist_ok=True)
+        elif (self.folder / "checkpoint").is_dir():
+            (self.folder / "checkpoint").rmdir()
         found = read(self.folder)
         _ = [row["round"] for row in found.rows]
+
+
+class RunPages(Target):
+    """A run folder as ``fedalpha report`` shows it; no picture is drawn of a single row."""
+
+    name, share = "pages of runs", 2
+    readers: ClassVar = {
+        "report/single.py": ("is_run", "run_page", "_page", "_rows", "_cells", "_shadows", "_refusals", "_table"),
+    }
+    row: ClassVar[dict[str, Any]] = {
+        **{"round": 0, "accuracy": 0.5, "loss": None, "alpha": [0.5, 0.5], "cohort": [0, 2], "seconds": 1.5},
+        **{"refused": [{"client": 1, "reason": "r"}], "nodes": {"1": 7}, "best_round": 0, "stopped": "s"},
+        **{
+            "effective_clients": 2.0,
+            "shadow": {"FedWorse": {"distance": 0.5, "effective_clients": 1.0, "alpha": [1, 0]}},
+        },
+    }
+    config: ClassVar[dict[str, Any]] = {"strategy": "FedAvg", "federation": "flower", "rounds": 2}
+
+    def make(self, draw: random.Random) -> Any:
+        row = changed_tree(self.row, draw) if draw.random() < 0.8 else dict(self.row)
+        config = changed_tree(self.config, draw) if draw.random() < 0.3 else self.config
+        line = json.dumps(row).encode() + b"\n"
+        return changed_bytes(line, draw) if draw.random() < 0.1 else line, json.dumps(config).encode()
+
+    def first(self, given: Any) -> bool:
+        try:
+            return bool(json.loads(given[0]))
+        except (ValueError, RecursionError):
+            return False
+
+    def read(self, given: Any) -> None:
+        from fedalpha.report.single import is_run, run_page
+
+        for name, content in zip(("history.jsonl", "config.json"), given, strict=True):
+            (self.folder / name).write_bytes(content)
+        (self.folder / "config.json").unlink() if len(given[0]) % 50 == 0 else None
+        assert is_run(self.folder)
+        if given[0].count(b"\n") < 2:
+            page = run_page(self.folder, refresh=len(given[0]) % 2)
+            assert "<script" not in page
+
+
+class Races(Target):
+    """The ``tune.json`` of a study that tunes."""
+
+    name, share = "races (tune.json)", 6
+    readers: ClassVar = {
+        "study/tuning/journal.py": ("read_tuning", "_Raced._whole", "_Journal._whole"),
+        "study/tuning/answer.py": ("answer", "_verdict", "Verdict.words", "Verdict._amount", "Verdict._dropped"),
+    }
+    journal: ClassVar[dict[str, Any]] = {
+        **{"format": 1, "study": {"name": "x"}, "name": "x", "complete": True, "reference": "a"},
+        **{"measure": "accuracy", "error": 0.05, "budget": 32},
+    }
+
+    def _case(self, dropped: dict[str, Any], seeds: int = 4) -> dict[str, Any]:
+        def raced(names: str, gone: dict[str, Any]) -> dict[str, Any]:
+            scores = {n: [0.5 + i / 10 for i in range(gone[n]["seeds"] if n in gone else seeds)] for n in names}
+            return {"seeds": list(range(seeds)), "scores": scores, "dropped": gone}
+
+        methods = {
+            name: {
+                "text": f"{name}(T=1)",
+                "settings": {"lr": 0.1},
+                "rounds": 8,
+                "generations": [{**raced("pq", {}), "new": [{}]}],
+            }
+            for name in "abc"
+        }
+        return {"rounds": 2, "methods": methods, "reported": raced("abc", dropped) if seeds else None}
+
+    def make(self, draw: random.Random) -> Any:
+        gone = {n: {"seeds": 2, "behind": draw.choice("abc")} for n in draw.choice(("", "b", "c", "bc", "ab", "abc"))}
+        cases = {name: self._case(gone, draw.choice((0, 4, 4, 4))) for name in draw.choice((("",), ("one", "two")))}
+        tree = {**self.journal, "measure": draw.choice(("accuracy", "loss", "auc")), "cases": cases}
+        tree = changed_tree(tree, draw) if draw.random() < 0.8 else tree
+        content = json.dumps(tree).encode()
+        return changed_bytes(content, draw) if draw.random() < 0.1 else content
+
+    def first(self, given: Any) -> bool:
+        try:
+            return bool(json.loads(given))
+        except (ValueError, RecursionError):
+            return False
+
+    def read(self, given: Any) -> None:
+        from fedalpha.study import read_tuning
+        from fedalpha.study.tuning.answer import answer
+
+        (self.folder / "tune.json").write_bytes(given)
+        found = answer(read_tuning(self.folder))
+        text = found.words() + found.promise() + found.markdown()
+        assert "\x1b" not in text

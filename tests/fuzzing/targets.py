@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fuzzing.base import Target
 from fuzzing.data import IdxFiles, Pictures, Plays
-from fuzzing.folders import Cells, Checkpoints, Histories, Plans
+from fuzzing.folders import Cells, Checkpoints, Histories, Plans, Races, RunPages
 from fuzzing.replies import Replies
 from fuzzing.texts import SettingsFiles, StudyFiles, Texts, Words
 
 TARGETS: tuple[type[Target], ...] = (
     *(Texts, Words, SettingsFiles, StudyFiles),
-    *(Checkpoints, Cells, Plans, Histories),
+    *(Checkpoints, Cells, Plans, Histories, RunPages, Races),
     *(IdxFiles, Pictures, Plays, Replies),
 )

@@ -213,7 +213,7 @@ class StudyFiles(_Toml):
                 "Study._coherent",
                 "Study.variations",
                 "Study.cells",
-                "Study._cells",
+                "Study.layout",
             ),
         ),
         "study/reading.py": ("read_study",),
@@ -230,6 +230,13 @@ class StudyFiles(_Toml):
         "lr = [0.1, 0.2, 0.3]\nepochs = []\n",
         'name = "u"\nstrategies = ["FedAvg"]\nseeds = 1\nmeasures = ["accuracy@9"]\n[settings]\nevaluate_every = 2\n'
         'rounds = 4\nplugin = "FOLDER/none.py"\n[protocols.printed]\nT = 0.5\n[[zoom]]\nrounds = [1]\n',
+        'name = "s"\nstrategies = ["FedAvg", "FedWorse(k=whole(1, 3))"]\nseeds = 2\nreference = "FedAvg"\n[tune]\n'
+        'budget = 64\nsampler = "random"\n[tune.space]\nlr = "log(0.01, 1)"\n[[tune.methods]]\nname = "m"\n'
+        'apply = "fedadam(lr=log(0.001, 0.1))"\n[settings]\nrounds = 1\n',
+        'name = "r"\nstrategies = ["FedAvg", "FedWorse"]\nseeds = "0-9"\nreference = "FedWorse"\n'
+        'measures = ["f1", "accuracy", "R_90", "accuracy@4"]\nstop_at = "accuracy >= 0.6"\n[settings]\nrounds = 4\n'
+        'stop_at = "round > 2"\nevaluate_every = 3\n[grid]\nlr = [0.1, 0.2]\n[[cases]]\nname = "a"\n'
+        '[[cases]]\nname = "b"\n',
         'name = "t"\nstrategies = ["FedAvg"]\nseeds = 1\n[[zoom]]\nrounds = [1, 2, 3]\nwidth = 1\n',
         'name = "s"\nstrategies = ["FedAvg", "FedBetter"]\nseeds = 1\n[[claims]]\ntext = "t"\nmeasure = "accuracy"\n'
         'better = "FedAvg"\nthan = ["FedAvg"]\n',

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import Column, columns
 from fedalpha.analysis.stats import interval
-from fedalpha.store.exports import COLOURS, write_figure
+from fedalpha.store.exports import COLOURS, texts_as_written, write_figure
 from fedalpha.text import nearest
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def plot_comparison(
     write_figure(figure_of(runs, title=title, target=target), path, dpi=130)
 
 
+@texts_as_written()
 def figure_of(
     runs: Mapping[str, Sequence[Rounds]],
     ax: Axes | None = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedalpha.cli.options import CheckpointEvery, Log, Trust, Workers
+from fedalpha.text import shown
 
 
 def resume(
@@ -49,7 +50,7 @@ def _is_live(config: bytes) -> bool:
     """Whether a configuration is that of `fedalpha.flower.FedAlpha`."""
     try:
         return bool(json.loads(config).get("federation") == "flower")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -62,6 +63,6 @@ def _instead(folder: Path) -> str:
             return f"it holds a study: `fedalpha study {folder}` resumes it"
         case "comparison":
             runs = sorted(path.parent for path in folder.glob("*/config.json"))
-            one = f", and `fedalpha resume {runs[0]}` one of its runs" if runs else ""
+            one = f", and `fedalpha resume {shown(runs[0])}` one of its runs" if runs else ""
             return f"it holds a comparison: the same `fedalpha compare … --out {folder}` resumes it{one}"
     return f"`fedalpha run --out {folder}` starts one"

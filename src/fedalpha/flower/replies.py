@@ -124,7 +124,7 @@ def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(data)]
         shape, fortran, dtype = read(data)
     except Exception as error:
-        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {error}") from None
+        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {shown(error)}") from None
     start = data.tell()
     if shape != old.shape or dtype != old.dtype or len(array.data) - start != old.nbytes:
         found = f"{dtype} {_brief(shape)}, {len(array.data) - start} bytes"

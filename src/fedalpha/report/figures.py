@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedalpha.analysis.plots import Band, draw_bands, figure, mark_target
-from fedalpha.store.exports import COLOURS
+from fedalpha.store.exports import COLOURS, texts_as_written
 from fedalpha.store.files import remove
 from fedalpha.store.inside import names
 from fedalpha.study.store import write_bytes
@@ -26,10 +26,8 @@ _LATE = "; hollow: some runs never got there, the value is higher"
 
 def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
     """Draw every figure of the page's data, as SVG and PNG. Returns what they show, by file name without suffix."""
-    from matplotlib import rc_context
-
     written = {}
-    with rc_context({"text.parse_math": False}):  # a "$" in a title is a "$", not mathematics
+    with texts_as_written():
         for name, fig, caption in _all(data):
             written[name] = caption
             for ending in ("svg", "png"):

@@ -13,6 +13,7 @@ from fedalpha.report.findings import gather
 from fedalpha.report.single import is_run, run_page
 from fedalpha.report.write import html
 from fedalpha.study import status
+from fedalpha.text import plain
 
 
 def live_data(folder: Path) -> dict[str, Any]:
@@ -54,8 +55,8 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             try:
                 with alone:
                     text = run_page(place, refresh=5) if single else _study_page(place, path)
-            except ValueError as error:
-                reason = str(error).splitlines()[0]
+            except (ValueError, OSError, RuntimeError) as error:  # the folder may change, or go, at any time
+                reason = plain(str(error).partition("\n")[0])
                 self.send_error(503, reason.encode("latin-1", "replace").decode("latin-1"))  # HTTP's first line
                 return
             body = text.encode()
@@ -72,8 +73,12 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             """Write nothing: the terminal belongs to the study."""
 
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Write nothing: a browser that went away is no error, and the terminal belongs to the study."""
+
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        return Server(("127.0.0.1", port), Handler)
     except OSError as error:
         raise RuntimeError(
             f"cannot serve on port {port}: {error.strerror}; choose another --port, or 0 for any"

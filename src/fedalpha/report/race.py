@@ -11,7 +11,7 @@ import numpy as np
 from fedalpha.analysis.anytime import bounds
 from fedalpha.analysis.measures import Measure
 from fedalpha.analysis.plots import figure
-from fedalpha.store.exports import COLOURS
+from fedalpha.store.exports import COLOURS, texts_as_written, write_figure
 from fedalpha.study import read_tuning
 
 if TYPE_CHECKING:
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
 def draw_races(folder: str | Path) -> list[Path]:
     """Draw the race of every case of a folder, from its ``tune.json``: ``race.png``, or one file per case."""
-    from matplotlib import rc_context
-
     journal = read_tuning(folder)
     written = []
-    with rc_context({"text.parse_math": False}):
+    with texts_as_written():
         for case, found in journal["cases"].items():
             name = f"race-{re.sub(r'[^A-Za-z0-9._=-]+', '-', case).strip('-')}" if case else "race"
             path = Path(folder) / f"{name}.png"
@@ -44,7 +42,7 @@ def _draw(journal: dict[str, Any], case: str, found: dict[str, Any], path: Path)
         fig.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     if case:
         fig.suptitle(case, fontsize=12, x=0.01, ha="left")
-    fig.savefig(path, dpi=130)
+    write_figure(fig, path, path.parent, dpi=130)
 
 
 def _tuning(ax: Axes, found: dict[str, Any], measure: Measure, colours: dict[str, str]) -> None:

@@ -53,14 +53,14 @@ def _page(folder: Path, refresh: int) -> str:
     config: dict[str, Any] = {}
     if own_size(folder / "config.json") is not None:
         config = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
-    title = escape(str(config.get("strategy", folder.name)))
+    title = escape(shown(config.get("strategy", folder.name)))
     done = (folder / "checkpoint" / "finished").exists()
     facts = [f"{rows[-1]['round'] if rows else 0} rounds", "finished" if done else "not finished"]
     facts += ["a live federation"] if config.get("federation") == "flower" else []
     last = rows[-1] if rows else {}
     facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
     facts += [f"stopped early: {last['stopped']}"] if "stopped" in last else []
-    picture = _picture(rows, str(config.get("strategy", ""))) if len(rows) > 1 else ""
+    picture = _picture(rows, shown(config.get("strategy", ""))) if len(rows) > 1 else ""
     reload = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_VIEW}{_POLICY}{reload}<title>{title}</title>'

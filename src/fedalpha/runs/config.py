@@ -13,6 +13,8 @@ from fedalpha.text import shown
 
 RESUMED = "resumed_with"
 """In ``config.json``: the versions and processors on which the run was resumed, where they differ from the last."""
+_MOST = 50
+"""How many differences are listed."""
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
@@ -63,12 +65,12 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
     >>> differences({"seed": 0, "lr": 0.1}, {"seed": 1, "lr": 0.1})
     ['seed is 0 there and 1 here']
     """
-    keys = [*stored, *(k for k in ours if k not in stored)]
-    return [
+    keys = [key for key in dict.fromkeys([*stored, *ours]) if stored.get(key) != ours.get(key)]
+    found = [
         f"{shown(key)} is {shown(stored.get(key, 'not set'))} there and {shown(ours.get(key, 'not set'))} here"
-        for key in keys
-        if stored.get(key) != ours.get(key)
+        for key in keys[:_MOST]
     ]
+    return found + [f"and {len(keys) - _MOST} more"] * (len(keys) > _MOST)
 
 
 def _same(stored: object, ours: object) -> bool:

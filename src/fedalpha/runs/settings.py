@@ -275,12 +275,16 @@ class Settings(BaseModel):
         callbacks: Sequence[str | Callback] = (),
         begin: tuple[ServerState, Sequence[Row]] | None = None,
     ) -> History:
-        """Build the federation and run."""
+        """Build the federation and run; ``begin`` is a saved state of this run to continue from, with its rows."""
         from fedalpha.runs.folder import Folder
+        from fedalpha.runs.saved_state import check_state
 
         full = self.resolved()
         folder = None if out is None else Folder(out, full.stored(), checkpoint_every)
-        return full.experiment().run(full.place(workers), callbacks, folder, begin)
+        experiment = full.experiment()
+        if begin is not None:  # it was read from a file
+            check_state(begin[0], experiment.start())
+        return experiment.run(full.place(workers), callbacks, folder, begin)
 
 
 def settings(values: Mapping[str, Any]) -> Settings:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,22 @@ def _harmless(cell: Any) -> Any:
     return plain(cell, lines=True)
 
 
+@contextmanager
+def texts_as_written() -> Iterator[None]:
+    """What is drawn here shows texts as they are: a "$" begins no mathematics, and no LaTeX is run.
+
+    A file ``matplotlibrc`` in the working directory, which may be somebody else's folder, could ask for LaTeX with
+    commands of its own.
+    """
+    from matplotlib import rc_context
+
+    with rc_context({"text.parse_math": False, "text.usetex": False}):
+        yield
+
+
 def write_figure(fig: Figure, path: str | Path, root: Path | None = None, **options: Any) -> None:
     """Write a figure in the format that its name ends in (png without an ending), atomically."""
     path, drawn = Path(path), io.BytesIO()
-    fig.savefig(drawn, format=path.suffix[1:] or "png", **options)
+    with texts_as_written():
+        fig.savefig(drawn, format=path.suffix[1:] or "png", **options)
     write_atomically(path, drawn.getvalue(), root)

@@ -20,6 +20,8 @@ TEMPORARY = ".tmp"
 CONFIG_BYTES = 2**24
 """The most that a file of settings can need."""
 
+_LARGE, _RATIO = 2**28, 50
+"""A file of more than 256 MB is refused if it would take 50 times its place on the disk in memory."""
 _OURS = re.compile(r"\..+\.([0-9a-f]{16}|[0-9]+)" + re.escape(TEMPORARY))
 _WRITE = os.O_WRONLY | os.O_CREAT
 
@@ -68,7 +70,23 @@ def read_bytes(path: Path, root: Path | None = None, *, most: int | None = None)
         size = os.fstat(file.fileno()).st_size
         if most is not None and size > most:
             raise ValueError(f"{path} has {size:,} bytes, more than the {most:,} that it can need; remove it")
+        if size > _LARGE and _stored(file.fileno(), size) * _RATIO < size:
+            raise ValueError(f"{path} has {size:,} bytes, almost all of which are holes; remove it")
         return file.read()
+
+
+def _stored(descriptor: int, size: int) -> int:
+    """How many bytes of a file are on the disk, counted until they are enough; the rest of it are holes."""
+    found = place = 0
+    if not hasattr(os, "SEEK_DATA"):
+        return size
+    with contextlib.suppress(OSError):  # there is no data after this place
+        while place < size and found * _RATIO < size:
+            start = os.lseek(descriptor, place, os.SEEK_DATA)
+            place = os.lseek(descriptor, start, os.SEEK_HOLE)
+            found += place - start
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return found
 
 
 def own_size(path: Path, root: Path | None = None) -> int | None:

@@ -10,7 +10,8 @@ from fedalpha.study.status import Status, load_study, status
 from fedalpha.study.store import Store
 from fedalpha.study.tables import Result
 from fedalpha.study.tuning.answer import Answer, Verdict
-from fedalpha.study.tuning.runner import read_tuning, tune
+from fedalpha.study.tuning.journal import read_tuning
+from fedalpha.study.tuning.runner import tune
 
 __all__ = [
     "Answer",

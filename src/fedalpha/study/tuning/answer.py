@@ -10,6 +10,7 @@ import numpy as np
 
 from fedalpha.analysis.anytime import Bounds, bounds, p_value
 from fedalpha.analysis.measures import Measure
+from fedalpha.analysis.tables import markdown_table, markdown_text
 from fedalpha.text import counted
 
 
@@ -136,12 +137,11 @@ class Answer:
 
     def markdown(self) -> str:
         """``answer.md``."""
-        lines = [f"# {self.name}", ""]
+        lines = [f"# {markdown_text(self.name)}", ""]
         for verdict in self.verdicts.values():
-            lines += [verdict.words(), ""]
+            lines += [markdown_text(verdict.words()), ""]
             head, *rows = self.table(verdict)
-            lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-            lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows] + [""]
+            lines += [markdown_table(head, rows), ""]
         lines += [self.promise(), ""]
         return "\n".join(lines)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fedalpha.analysis.measures import Curve
-from fedalpha.store.files import read_bytes
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Watch
 from fedalpha.study.halfway import clear_all
@@ -24,15 +23,12 @@ from fedalpha.study.store import Store
 from fedalpha.study.tables import FORMAT as STUDY_FORMAT
 from fedalpha.study.tuning.answer import Answer, answer
 from fedalpha.study.tuning.design import Design
+from fedalpha.study.tuning.journal import FORMAT, read_tuning
 from fedalpha.study.tuning.race import Drop, Race
 from fedalpha.study.tuning.samplers import propose
 from fedalpha.study.tuning.search import Search
 from fedalpha.study.tuning.spaces import Point, Space
 
-FORMAT = 1
-"""The version of ``tune.json``."""
-_MOST = 2**28
-"""The largest ``tune.json`` that is read."""
 Say = Callable[[str], None]
 """Called with a line when something was decided."""
 
@@ -63,20 +59,6 @@ def tune(
         run.search()
         run.compare()
         found = run.finish()
-    return found
-
-
-def read_tuning(folder: str | Path) -> dict[str, Any]:
-    """What ``tune.json`` of a folder holds."""
-    file = Path(folder) / "tune.json"
-    try:
-        found: dict[str, Any] = json.loads(read_bytes(file, most=_MOST))
-    except FileNotFoundError:
-        raise ValueError(f"{folder} has no tune.json; `fedalpha tune FILE` makes one") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {file}: {error}; delete it and run `fedalpha tune {folder}` again") from None
-    if found.get("format") != FORMAT:
-        raise ValueError(f"{file} has format {found.get('format')}, and this version of fedalpha reads {FORMAT}")
     return found
 
 
@@ -193,6 +175,9 @@ class _Tuning:
     def _search_of(self, case: str, name: str, proposed: Any) -> Search:
         design, method = self.design, self.design.methods[name]
         index = list(design.cases).index(case) * len(design.methods) + list(design.methods).index(name)
+
+        if not all(method.space.holds(point) for points in proposed for point in points):
+            proposed = ()
 
         def ask(space: Space, count: int, told: Any, generation: int) -> list[Point]:
             return propose(space, count, told, design.tune.sampler, design.tune.seeds + index, generation)

@@ -56,6 +56,10 @@ class Range:
     def ends(self) -> tuple[Any, ...]:
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
+    def __contains__(self, value: object) -> bool:
+        number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return number and self.low <= value <= self.high  # type: ignore[operator]
+
     @property
     def values(self) -> Sequence[Any] | None:
         """All values; None for infinitely many."""
@@ -74,6 +78,9 @@ class Choice:
 
     def __str__(self) -> str:
         return f"choice({', '.join(map(str, self.values))})"
+
+    def __contains__(self, value: object) -> bool:
+        return any(type(value) is type(known) and value == known for known in self.values)
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -136,6 +143,12 @@ class Space:
             else:
                 found[key] = value
         return found
+
+    def holds(self, point: Point) -> bool:
+        """Whether it is a point of this space: it may come from a file."""
+        if not isinstance(point, Mapping) or point.keys() != self.dimensions.keys():
+            return False
+        return all(value in self.dimensions[name] for name, value in point.items())
 
     @property
     def size(self) -> int | None:

@@ -33,7 +33,7 @@ from fedalpha.runs.settings import Settings
 from fedalpha.study.tuning.samplers import check_sampler
 from fedalpha.text import nearest
 
-_FIXED = {"seed", "part", "plugin", "rounds", "engine", "device", "ray_address"}
+_FIXED = {"seed", "part", "plugin", "rounds", "engine", "device", "ray_address", "log"}
 """Settings that a method cannot change: they decide the budget, the pairing or the place."""
 
 
