@@ -111,6 +111,8 @@ class Attack:
 
 
 ATTACKS: list[Attack] = []
+RUNS, STUDIES, STORE = "runs/test_hostile.py::test_", "study/test_hostile.py::test_", "store/test_inside.py::test_"
+TUNING, TRUST = "study/tuning/test_hostile.py::test_", "test_trust.py::test_"
 
 
 def attack(title: str, test: str) -> Callable[[Callable[[Box], tuple[str, Done]]], Callable[[Box], tuple[str, Done]]]:
@@ -128,7 +130,7 @@ def attack(title: str, test: str) -> Callable[[Callable[[Box], tuple[str, Done]]
 
 @attack(
     "`figures` of a study is a link; `report`",
-    "study/test_hostile.py::test_figures_that_are_a_link_are_refused_and_nothing_is_deleted",
+    STUDIES + "figures_that_are_a_link_are_refused_and_nothing_is_deleted",
 )
 def figures(box: Box) -> tuple[str, Done]:
     victim, given = box.victim("precious.png"), box.given(box.study)
@@ -139,7 +141,7 @@ def figures(box: Box) -> tuple[str, Done]:
     return (f"a file elsewhere was deleted, {written} were written there" if not victim.exists() else ""), done
 
 
-@attack("`lock` of a run is a link; `resume`", "runs/test_hostile.py::test_links_in_a_run_folder_are_refused[lock]")
+@attack("`lock` of a run is a link; `resume`", RUNS + "links_in_a_run_folder_are_refused[lock]")
 def lock(box: Box) -> tuple[str, Done]:
     victim, given = box.victim(), _unfinished(box)
     (given / "lock").unlink(missing_ok=True)
@@ -150,7 +152,7 @@ def lock(box: Box) -> tuple[str, Done]:
 
 @attack(
     "`checkpoint` of a run is a link; `resume`",
-    "runs/test_hostile.py::test_links_in_a_run_folder_are_refused[checkpoint]",
+    RUNS + "links_in_a_run_folder_are_refused[checkpoint]",
 )
 def checkpoint(box: Box) -> tuple[str, Done]:
     victim, given = box.victim("mine.safetensors"), _unfinished(box)
@@ -162,7 +164,7 @@ def checkpoint(box: Box) -> tuple[str, Done]:
 
 @attack(
     "`history.jsonl.tmp` of a run is a link to `~/.bashrc`; `resume`",
-    "store/test_inside.py::test_temporary_names_cannot_be_prepared",
+    STORE + "temporary_names_cannot_be_prepared",
 )
 def temporary(box: Box) -> tuple[str, Done]:
     victim, given = box.victim(".bashrc"), _unfinished(box)
@@ -175,26 +177,26 @@ def temporary(box: Box) -> tuple[str, Done]:
 # Code and clusters that a file names
 
 
-@attack("`plugin` in a `config.json`; `resume`", "test_trust.py::test_the_command_line_asks")
+@attack("`plugin` in a `config.json`; `resume`", TRUST + "the_command_line_asks")
 def plugin_in_a_run(box: Box) -> tuple[str, Done]:
     given = box.given(box.run)
     (given / "config.json").write_text(json.dumps({"plugin": str(_plugin(box)), "rounds": 1}))
     return _ran(box, box.fedalpha("resume", given))
 
 
-@attack("`plugin` in a settings file; `run FILE`", "test_trust.py::test_a_plugin_in_a_settings_file_is_not_run_unasked")
+@attack("`plugin` in a settings file; `run FILE`", TRUST + "a_plugin_in_a_settings_file_is_not_run_unasked")
 def plugin_in_settings(box: Box) -> tuple[str, Done]:
     (box.place / "given.toml").write_text(f"plugin = {str(_plugin(box))!r}\nrounds = 1\n")
     return _ran(box, box.fedalpha("run", box.place / "given.toml"))
 
 
-@attack("`plugin` in a study file; `study FILE`", "test_trust.py::test_a_plugin_in_a_study_is_not_run_unasked")
+@attack("`plugin` in a study file; `study FILE`", TRUST + "a_plugin_in_a_study_is_not_run_unasked")
 def plugin_in_a_study(box: Box) -> tuple[str, Done]:
     _study_file(box, f"plugin = {str(_plugin(box))!r}\n")
     return _ran(box, box.fedalpha("study", box.place / "given.toml", "--out", box.place / "out"))
 
 
-@attack("`ray_address` in a `config.json`; `resume`", "test_trust.py::test_a_cluster_in_a_file_is_not_joined_unasked")
+@attack("`ray_address` in a `config.json`; `resume`", TRUST + "a_cluster_in_a_file_is_not_joined_unasked")
 def cluster(box: Box) -> tuple[str, Done]:
     given = _unfinished(box)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -234,7 +236,7 @@ def nested(box: Box) -> tuple[str, Done]:
 
 @attack(
     "a checkpoint of some megabytes whose rows stand for gigabytes; `resume`",
-    "runs/test_hostile.py::test_a_small_checkpoint_cannot_take_all_memory",
+    RUNS + "a_small_checkpoint_cannot_take_all_memory",
 )
 def checkpoint_bomb(box: Box) -> tuple[str, Done]:
     given = _unfinished(box)
@@ -245,7 +247,7 @@ def checkpoint_bomb(box: Box) -> tuple[str, Done]:
 
 @attack(
     "a Parquet cell of some kilobytes that stands for gigabytes; `report`",
-    "study/test_hostile.py::test_a_small_file_of_cells_cannot_take_all_memory",
+    STUDIES + "a_small_file_of_cells_cannot_take_all_memory",
 )
 def parquet_bomb(box: Box) -> tuple[str, Done]:
     import numpy as np
@@ -273,7 +275,7 @@ def parquet_bomb(box: Box) -> tuple[str, Done]:
 
 @attack(
     '`seeds = "0-9999999999"` in a study file',
-    "study/test_hostile.py::test_seeds_and_grids_are_counted_before_they_are_made",
+    STUDIES + "seeds_and_grids_are_counted_before_they_are_made",
 )
 def seeds(box: Box) -> tuple[str, Done]:
     _study_file(box, "", seeds='"0-9999999999"')
@@ -285,7 +287,7 @@ def seeds(box: Box) -> tuple[str, Done]:
 
 @attack(
     "`=HYPERLINK(…)` as the name of a case; `report`",
-    "study/test_hostile.py::test_names_are_cleaned_for_terminals_tables_and_pages",
+    STUDIES + "names_are_cleaned_for_terminals_tables_and_pages",
 )
 def formula(box: Box) -> tuple[str, Done]:
     given = box.given(box.study)
@@ -298,7 +300,7 @@ def formula(box: Box) -> tuple[str, Done]:
 
 @attack(
     "an escape sequence as the name of a case; `study`",
-    "study/test_hostile.py::test_names_are_cleaned_for_terminals_tables_and_pages",
+    STUDIES + "names_are_cleaned_for_terminals_tables_and_pages",
 )
 def escape(box: Box) -> tuple[str, Done]:
     done = box.fedalpha("study", box.given(box.study))
@@ -307,7 +309,7 @@ def escape(box: Box) -> tuple[str, Done]:
 
 @attack(
     "`<script>` in the note of a study; `report`",
-    "study/test_hostile.py::test_names_are_cleaned_for_terminals_tables_and_pages",
+    STUDIES + "names_are_cleaned_for_terminals_tables_and_pages",
 )
 def script(box: Box) -> tuple[str, Done]:
     given = box.given(box.study)
@@ -315,11 +317,27 @@ def script(box: Box) -> tuple[str, Done]:
     return ("it stands raw in report.md" if "<script>" in _text(given / "report.md") else ""), done
 
 
-@attack("a setting of 10 MB; `run FILE`", "runs/test_hostile.py::test_errors_are_short")
+@attack("a setting of 10 MB; `run FILE`", RUNS + "errors_are_short")
 def long_text(box: Box) -> tuple[str, Done]:
     (box.place / "given.json").write_text(json.dumps({"strategy": "x" * 10**7}))
     done = box.fedalpha("run", box.place / "given.json")
     return (f"the error has {len(done.out) / 1e6:.0f} MB" if len(done.out) > 10_000 else ""), done
+
+
+@attack("an escape sequence in the name of a folder; `run`", "test_terminal.py")
+def folder_name(box: Box) -> tuple[str, Done]:
+    small = ("--rounds", 1, "--clients", 2, "--model", "softmax", "--workers", 1)
+    done = box.fedalpha("run", *small, "--out", box.place / "a\x1b]52;c;cm0=\x07")
+    return ("the sequence reaches the terminal" if "\x1b]52" in done.out else ""), done
+
+
+@attack(
+    "a line feed in the name of a folder; `run`", "test_terminal.py::test_a_path_with_control_characters_is_refused"
+)
+def line_feed(box: Box) -> tuple[str, Done]:
+    small = ("--rounds", 1, "--clients", 2, "--model", "softmax", "--workers", 1)
+    done = box.fedalpha("run", *small, "--out", box.place / "a\nfedalpha: all is well")
+    return ("it prints a line that looks like ours" if "\nfedalpha: all" in done.out else ""), done
 
 
 # Forged folders
@@ -328,7 +346,7 @@ def long_text(box: Box) -> tuple[str, Done]:
 def _forged(kind: str, tree: str, rows: list[bytes]) -> None:
     @attack(
         f"a checkpoint with valid checksums: {kind}; `resume`",
-        "runs/test_hostile.py::test_a_forged_checkpoint_falls_back",
+        RUNS + "a_forged_checkpoint_falls_back",
     )
     def forged(box: Box) -> tuple[str, Done]:
         given = _unfinished(box)
@@ -342,7 +360,7 @@ _forged("another kind of state", '{"list": [1, 2]}', _ROWS)
 _forged("nested 200,000 times", "[" * 200_000, _ROWS)
 
 
-@attack("a file `².json` among the checkpoints; `resume`", "runs/test_hostile.py::test_a_forged_checkpoint_falls_back")
+@attack("a file `².json` among the checkpoints; `resume`", RUNS + "a_forged_checkpoint_falls_back")
 def superscript(box: Box) -> tuple[str, Done]:
     given = _unfinished(box)
     (given / "checkpoint" / "².json").touch()
@@ -351,13 +369,45 @@ def superscript(box: Box) -> tuple[str, Done]:
 
 @attack(
     "a damaged `history.jsonl` of a finished run; `resume`",
-    "runs/test_hostile.py::test_a_damaged_history_is_named_and_written_again",
+    RUNS + "a_damaged_history_is_named_and_written_again",
 )
 def history(box: Box) -> tuple[str, Done]:
     given = box.given(box.run)
     (given / "history.jsonl").write_text("{")
     done = box.fedalpha("resume", given)
     return ("it fails, and the file is not named" if done.code and "history.jsonl" not in done.out else ""), done
+
+
+@attack("a file of holes that claims terabytes; `report`", RUNS + "a_file_of_holes_does_not_fill_the_memory")
+def holes(box: Box) -> tuple[str, Done]:
+    given = box.given(box.study)
+    with (given / "study.json").open("r+b") as file:
+        file.truncate(2**33)
+    return _memory(box.fedalpha("report", given))
+
+
+@attack("`race.png` of a study that tunes is a link; `tune`", TUNING + "a_picture_that_is_a_link_is_replaced")
+def race(box: Box) -> tuple[str, Done]:
+    victim = box.victim()
+    (box.place / "given").mkdir()
+    (box.place / "given" / "race.png").symlink_to(victim)
+    words = ("--strategy", "FedAvg", "--strategy", "FedWorse", "--budget", 8, "--clients", 4, "--model", "softmax")
+    more = ("--rounds", 1, "--seeds", 2, "--space", "lr=[0.1, 0.2]", "--out", box.place / "given")
+    done = box.fedalpha("tune", *words, *more)
+    return ("a file elsewhere was overwritten" if victim.read_bytes() != b"mine" else ""), done
+
+
+@attack("a forged `tune.json` with escape sequences; `status`", TUNING + "names_in_a_journal_are_cleaned")
+def forged_race(box: Box) -> tuple[str, Done]:
+    (box.place / "given").mkdir()
+    race = {"seeds": [0], "scores": {"a": [0.5], "b": [0.5]}, "dropped": {}}
+    method = {"text": EVIL, "settings": {}, "rounds": 1, "generations": [{**race, "new": []}]}
+    case = {"rounds": 1, "methods": {"a": method, "b": method}, "reported": race}
+    about = {"format": 1, "study": {}, "name": "x", "complete": False, "reference": "a", "measure": "accuracy"}
+    journal = {**about, "error": 0.05, "budget": 1, "cases": {"": case}}
+    (box.place / "given" / "tune.json").write_text(json.dumps(journal))
+    done = box.fedalpha("status", box.place / "given")
+    return ("the sequence reaches the terminal" if "\x1b]52" in done.out else ""), done
 
 
 # What the attacks are made of
@@ -477,7 +527,8 @@ def play(tree: Path, only: str) -> dict[str, dict[str, Any]]:
                 place.mkdir()
                 reached, done = one.play(Box(tree, place, run, study))
                 shutil.rmtree(place)
-                found[one.title] = {"reached": reached, "code": done.code, "last": done.last[:200]}
+                missing = "No such command" in done.out
+                found[one.title] = {"reached": reached, "code": done.code, "last": done.last[:200], "missing": missing}
                 print(f"{one.title}: {reached or f'nothing (code {done.code}: {done.last[:100]})'}", flush=True)
     return found
 
@@ -503,9 +554,17 @@ def table(record: dict[str, Any]) -> str:
         cells = []
         for commit in commits:
             found = record[commit].get(one.title)
-            cells.append("–" if found is None else f"**{found['reached']}**" if found["reached"] else "nothing")
+            cells.append(_cell(found))
         lines.append("| " + " | ".join([one.title, *cells, f"`{one.test}`"]) + " |")
     return "\n".join(lines)
+
+
+def _cell(found: dict[str, Any] | None) -> str:
+    if found is None or found["missing"]:
+        return "–"
+    if found["reached"]:
+        return f"**{found['reached']}**"
+    return "refused" if found["code"] else "nothing"
 
 
 def main() -> None:

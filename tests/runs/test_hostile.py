@@ -149,3 +149,78 @@ def test_errors_are_short(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="…") as error:
             read_settings(tmp_path / "config.json", {}).resolved()
         assert len(str(error.value)) < 3_000
+
+
+def test_a_file_of_holes_does_not_fill_the_memory(digits: Pooled, played: Path) -> None:
+    """An archive can hold a file of terabytes in a few bytes: nothing but holes."""
+    for name in ("history.jsonl", "model.safetensors", "checkpoint/000002.safetensors", "checkpoint/even.rows"):
+        with (played / name).open("r+b") as file:
+            file.truncate(2**42)
+    with pytest.raises(ValueError, match=r"history.jsonl has 4,398,046,511,104 bytes, almost all of which are holes"):
+        read(played)
+    again(digits, played)  # from the older generation
+    assert len(read(played).rows) == 3
+
+
+def test_a_large_file_without_holes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedalpha.store.files import read_bytes
+
+    monkeypatch.setattr("fedalpha.store.files._LARGE", 2**16)
+    (tmp_path / "zeros").write_bytes(bytes(2**17))
+    with (tmp_path / "some").open("wb") as file:
+        file.write(bytes(2**17))
+        file.truncate(2**18)
+    assert len(read_bytes(tmp_path / "zeros")) == 2**17
+    assert read_bytes(tmp_path / "some") == bytes(2**18)
+
+
+def test_a_logger_in_a_config_does_not_write_unasked(played: Path, tmp_path: Path) -> None:
+    from fedalpha.runs.reading import read_settings
+    from fedalpha.trust import UntrustedError
+
+    stored = json.loads((played / "config.json").read_text())
+    given = stored["settings"] if stored.get("settings") else {"rounds": 2}
+    target = tmp_path / "elsewhere.csv"
+    for content in ({**given, "log": [f"csv({str(target)!r})"]}, {**stored, "settings": {**given, "log": ["wandb"]}}):
+        (played / "config.json").write_text(json.dumps(content))
+        with pytest.raises(UntrustedError, match="which writes files or sends data"):
+            read_settings(played / "config.json", {})
+    assert not target.exists()
+
+
+def test_a_picture_shows_names_as_they_are(played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""A name with "$" is no mathematics, and a matplotlibrc in the folder where the user is runs no LaTeX."""
+    import matplotlib
+
+    from fedalpha.report.single import run_page
+
+    for strategy in (r"$\frac{$", "$" * 100_001, "x" * 10**6, "\n" * 10**5, "<script>", "\x1b]52;c;\x07"):
+        (played / "config.json").write_text(json.dumps({"strategy": strategy}))
+        page = run_page(played)
+        assert len(page) < 10**6
+        assert "<script" not in page
+        assert "\x1b" not in page
+    with matplotlib.rc_context({"text.usetex": True, "text.latex.preamble": r"\input{/etc/passwd}"}):
+        monkeypatch.setattr("matplotlib.texmanager.TexManager._run_checked_subprocess", None)
+        read(played).plot()
+        run_page(played)
+
+
+def test_differences_are_listed_in_short(digits: Pooled, played: Path) -> None:
+    stored = json.loads((played / "config.json").read_text())
+    (played / "config.json").write_text(json.dumps({**stored, **{f"x{i}": i for i in range(100_000)}}))
+    (played / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="and 99950 more") as error:
+        again(digits, played)
+    assert len(str(error.value)) < 5_000
+
+
+def test_a_config_without_end_is_a_short_error(played: Path) -> None:
+    from typer.testing import CliRunner
+
+    from fedalpha.cli import app
+
+    (played / "config.json").write_text("[" * 100_000)
+    found = CliRunner().invoke(app, ["resume", str(played)])
+    assert isinstance(found.exception, ValueError)
+    assert len(str(found.exception)) < 1_000

@@ -74,6 +74,8 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             """Write nothing: the terminal belongs to the study."""
 
     class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # a few clients that say nothing keep nobody waiting
+
         def handle_error(self, request: Any, client_address: Any) -> None:
             """Write nothing: a browser that went away is no error, and the terminal belongs to the study."""
 

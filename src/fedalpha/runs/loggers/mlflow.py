@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ class MLflow(Tracker):
     """
 
     def __init__(self, uri: str = "sqlite:///mlflow.db", experiment: str = "fedalpha") -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use to its makers
         needed("mlflow", "mlflow", "mlflow")
         self.uri = uri
         self.experiment = experiment
