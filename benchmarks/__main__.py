@@ -142,6 +142,23 @@ def server(
 
 
 @app.command()
+def combine(
+    out: Annotated[Path, typer.Option(help="Folder for combine.json and combine.md.")] = OUT / "combine",
+    turns: Annotated[int, typer.Option(min=1, help="Calls of each, in turns.")] = 7,
+    before: Annotated[str | None, typer.Option(help="A commit whose rules are measured as well.")] = None,
+    byzfl: Annotated[
+        Path | None, typer.Option(help="Environment for ByzFL, created if it does not exist; none leaves ByzFL out.")
+    ] = None,
+    part: Annotated[str, typer.Option(help="What to measure: time, memory or both; the other part is kept.")] = "both",
+    quick: Annotated[bool, typer.Option("--quick", help="Short vectors, as a check that it works.")] = False,
+) -> None:
+    """Combine rules against torch, NumPy, Flower and ByzFL on the same vectors, and the memory that they need."""
+    from benchmarks.combine import measure
+
+    typer.echo(measure(out, turns, before, byzfl, part, quick))
+
+
+@app.command()
 def loops(
     out: Annotated[Path, typer.Option(help="Folder for loops.json.")] = OUT / "loops",
     turns: Annotated[int, typer.Option(min=1, help="Rounds of each, in turns.")] = 5,

@@ -56,4 +56,5 @@ def main(source: str, target: str, f: int) -> None:
     np.savez(target, **results)  # type: ignore[arg-type]
 
 
-main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

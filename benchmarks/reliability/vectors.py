@@ -7,10 +7,8 @@ torchvision requirement would install CUDA builds). Modules that it imports but 
 from __future__ import annotations
 
 import shutil
-import site
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import venv
 from pathlib import Path
@@ -95,18 +93,24 @@ def _distance(a: Array | None, b: Array) -> float | None:
     return None if a is None or not np.isfinite(a).all() else float(np.linalg.norm(a - b))
 
 
-def byzfl(environment: Path, data: dict[str, Array]) -> dict[str, Array]:
-    """ByzFL's results, by ``attack/rule``; the environment is created if it does not exist."""
+def python_with_byzfl(environment: Path) -> Path:
+    """The interpreter of ByzFL's environment, which is created if it does not exist."""
     python = environment / "bin" / "python"
     if not (environment / "ready").exists():
         shutil.rmtree(environment, ignore_errors=True)
         venv.create(environment, with_pip=True)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        paths = [sysconfig.get_paths()["purelib"], *site.getsitepackages()]
+        paths = [path for path in sys.path if Path(path).name == "site-packages"]
         (environment / "lib" / version / "site-packages" / "ours.pth").write_text("\n".join(paths) + "\n")
         install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", BYZFL]
         subprocess.run(install, check=True)
         (environment / "ready").touch()
+    return python
+
+
+def byzfl(environment: Path, data: dict[str, Array]) -> dict[str, Array]:
+    """ByzFL's results, by ``attack/rule``; the environment is created if it does not exist."""
+    python = python_with_byzfl(environment)
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "vectors.npz", Path(folder) / "results.npz"
         np.savez(source, **data)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedalpha.combine.moved import Moved
-from fedalpha.combine.sums import Sum, weighted_sum
+from fedalpha.combine.sums import Sum, add_product, weighted_sum
 from fedalpha.fast.gram import gram, norms
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
@@ -177,7 +177,7 @@ class Reports:
             elif name not in total:  # every coefficient is 0
                 total[name] = rest * old.double()
             elif rest:
-                total[name].add_(old, alpha=rest)
+                add_product(total[name], rest, old)
         return total
 
     def _originals(self) -> list[Parameters]:

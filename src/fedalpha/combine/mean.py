@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
+from fedalpha.combine.sums import add_product
 from fedalpha.strategies import Array, State
 from fedalpha.update import Broadcast
 
@@ -27,6 +28,7 @@ class mean(Combine):
         for name, old in broadcast.parameters.items():
             value = total[name]
             if rest and old.is_floating_point():
-                value = value + rest * old.double()
+                value = value.clone()  # the engine's sum does not change
+                add_product(value, rest, old)
             parameters[name] = value.to(old.dtype).contiguous()
         return dataclasses.replace(broadcast, parameters=parameters), state

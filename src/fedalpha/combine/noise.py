@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import field
 
 import numpy as np
@@ -18,6 +17,9 @@ from fedalpha.select import Select
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.company import Company
 from fedalpha.update import Broadcast, Update
+
+_PIECE = 1 << 18
+"""Coordinates whose noise is drawn at a time."""
 
 
 @COMBINES.register(
@@ -100,8 +102,11 @@ class noise(Wrapper):
         parameters = {}
         for name, value in aggregate.parameters.items():
             if value.is_floating_point():
-                drawn = torch.from_numpy(rng.standard_normal(math.prod(value.shape))).reshape(value.shape)
-                parameters[name] = (value.double() + self.deviation * drawn).to(value.dtype)
+                flat = value.reshape(-1).clone()
+                for part in torch.split(flat, _PIECE):  # neighbouring pieces are drawn from one stream
+                    drawn = torch.from_numpy(rng.standard_normal(len(part)))
+                    part.copy_(part.double() + self.deviation * drawn)
+                parameters[name] = flat.view(value.shape)
             else:
                 parameters[name] = broadcast.parameters[name]
         return dataclasses.replace(aggregate, parameters=parameters), {**following, "drawn": int(state["drawn"]) + 1}

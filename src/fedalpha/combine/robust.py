@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedalpha.combine.base import COMBINES, Combine, Limit, Reports
+from fedalpha.combine.sums import add_product
 from fedalpha.fast.columns import SLACK, between
 from fedalpha.fast.gram import COLUMNS, VALUES, one_blas_thread
 from fedalpha.fast.threads import in_parts
@@ -111,7 +112,9 @@ def combination(broadcast: Broadcast, reports: Reports, coefficients: Array, alp
     for name, old in broadcast.parameters.items():
         if old.is_floating_point():
             value = total.pop(name) if name in total else torch.zeros(old.shape, dtype=torch.float64)
-            result[name] = (value.add_(old, alpha=rest) if rest else value).to(old.dtype).contiguous()
+            if rest:
+                add_product(value, rest, old)
+            result[name] = value.to(old.dtype)
     return {name: result[name] for name in broadcast.parameters}
 
 

@@ -89,6 +89,11 @@ def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled:
             flat[piece].add_(row[piece].to(torch.float64, copy=True).mul_(weight))  # a copy also of float64 values
 
 
+def add_product(total: Tensor, weight: float, values: Tensor) -> None:
+    """total += weight·values in float64, the product rounded before it is added, whatever the layout of ``values``."""
+    _accumulate(total, values.detach()[None], [weight], False)
+
+
 def weighted_sum(alpha: Array, models: Iterable[Parameters]) -> Sum:
     """Σ alpha_i·w_i over all clients, block by block; clients with alpha = 0 are ignored."""
     models = list(models)
