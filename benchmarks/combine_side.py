@@ -85,7 +85,7 @@ def others(what: str, vectors: torch.Tensor) -> dict[str, Call]:
         return calls
     from benchmarks.reliability import byzfl_side as side  # stubs what ByzFL imports for its data sets
 
-    byzfl = side.byzfl
+    byzfl: Any = vars(side)["byzfl"]
     calls = {
         "byzfl mean": lambda: byzfl.Average()(vectors),
         "byzfl median": lambda: byzfl.Median()(vectors),

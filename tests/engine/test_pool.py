@@ -9,14 +9,19 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import fedalpha
 from fedalpha.analysis.history import Row
 from fedalpha.data import Pooled
 from fedalpha.engine.backends.pool import Pool, WorkerError
-from fedalpha.round import ServerState
+from fedalpha.engine.embedded import embedded
+from fedalpha.models import MODELS, Template
+from fedalpha.round import ServerState, Train
 from fedalpha.runs.callbacks import Callback
+from fedalpha.update import Broadcast, sgd
 from histories import same_model, without_times
 
 
@@ -111,3 +116,51 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def _collected(data: Pooled, seen: list[object], keep: bool) -> list[list[int]]:
+    """Two rounds whose models are collected, on two workers; the workers' process ids after each."""
+    engine = embedded(workers=2).start(data, data.task, sgd(lr=0.1), seed=0)
+    torch.manual_seed(0)
+    model = MODELS.parse("mlp").layers(data.shape, data.classes)
+    sent = Broadcast(Template(model), {k: v.clone() for k, v in model.state_dict().items()})
+    pids = []
+    try:
+        for round in (0, 1):
+            reports = engine.update(sent, Train(round, np.arange(data.clients)))
+            pids.append(engine._crew._pool.pids())  # type: ignore[attr-defined]
+            seen.append([{k: v.clone() for k, v in r.parameters.items()} for r in reports.items])
+            if keep:
+                seen.append([r.parameters["output.weight"].numpy()[1:] for r in reports.items])
+            del reports
+    finally:
+        engine.close()
+    return pids
+
+
+def test_models_are_lent_without_a_copy_and_outlive_the_round(digits: Pooled) -> None:
+    plain: list[object] = []
+    kept: list[object] = []
+    first, second = _collected(digits, plain, keep=False)
+    assert first == second  # the same memory, the same workers
+    first, second = _collected(digits, kept, keep=True)
+    assert first != second  # the memory of the first round is still in use
+    for copies, views in ((kept[0], kept[1]), (kept[2], kept[3])):
+        for model, view in zip(copies, views, strict=True):  # type: ignore[call-overload]
+            assert np.array_equal(model["output.weight"].numpy()[1:], view)
+    for ours, theirs in zip((plain[0], plain[1]), (kept[0], kept[2]), strict=True):
+        for a, b in zip(ours, theirs, strict=True):  # type: ignore[call-overload]
+            assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_large_models_have_one_sum_per_worker_and_the_same_bytes(
+    digits: Pooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedalpha.engine.backends import embedded as backend
+
+    runs = []
+    for least in (1 << 24, 0):
+        monkeypatch.setattr(backend, "_LARGE", least)
+        runs.append(fedalpha.run(digits, "mlp", rounds=2, engine="embedded(workers=2)"))
+    assert same_model(*runs)
+    assert without_times(runs[0]) == without_times(runs[1])

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import mmap
 import os
+import weakref
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from fedalpha.round import Evaluation, Ids, Part, Sample, Train
 from fedalpha.strategies import Array
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Update
+
+_LARGE = 1 << 24
+"""Models of as many bytes have one sum per worker: waiting for it costs less than the memory of another."""
 
 
 class Embedded:
@@ -102,7 +106,7 @@ class _Crew:
         self._pool: Pool | None = None
         self._shape: Any = None
         self._room = 0
-        self._models: list[Parameters] = []
+        self._rows: list[_Row] = []
 
     def run(self, broadcast: Broadcast, tasks: list[tuple[str, Any]]) -> list[Any]:
         """Results in the order of the tasks."""
@@ -136,7 +140,7 @@ class _Crew:
                     early[index] = [part.copy() for part in parts]
             else:
                 reports = [
-                    dataclasses.replace(r, parameters=_clone(0, self._models[int(first[index]) + i]))
+                    dataclasses.replace(r, parameters=self._rows[int(first[index]) + i].lend())
                     for i, r in enumerate(reports)
                 ]
             found[index] = reports
@@ -151,7 +155,8 @@ class _Crew:
         """A pool whose shared memory holds this broadcast, with room for ``rows`` models and ``sums`` per worker."""
         shape = (Layout.of(broadcast.parameters), Layout.of(broadcast.extras), broadcast.architecture)
         known = self._pool is not None and shape[:2] == self._shape[:2] and shape[2] is self._shape[2]
-        if self._pool is None or not known or rows > len(self._models) or sums > self._room:
+        taken = rows > len(self._rows) or any(row.lent for row in self._rows[:rows])
+        if self._pool is None or not known or taken or sums > self._room:
             self.close()
             self._shape, self._room = shape, sums
             parameters, extras, architecture = shape
@@ -159,9 +164,10 @@ class _Crew:
             self._here = Broadcast(
                 architecture, parameters.views(_shared(parameters.nbytes)), extras.views(_shared(extras.nbytes))
             )
-            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(PLACES * self.workers)]
-            self._models = [parameters.views(_shared(parameters.nbytes)) for _ in range(rows)]
-            self._pool = Pool(self.workers, self._handle)
+            places = PLACES if parameters.nbytes < _LARGE else 1
+            self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(places * self.workers)]
+            self._rows = [_Row(parameters) for _ in range(rows)]
+            self._pool = Pool(self.workers, self._handle, places)
         copy_into(self._here.parameters, broadcast.parameters)
         copy_into(self._here.extras, broadcast.extras)
         return self._pool
@@ -176,13 +182,33 @@ class _Crew:
             case ("train", (first, order)):
 
                 def keep(client: int, parameters: Parameters) -> None:
-                    copy_into(self._models[first + client], parameters)
+                    copy_into(self._rows[first + client].lend(), parameters)
 
-                reports, sums = self.site.fulfil(self._here, order, keep)
+                reports, sums = self.site.fulfil(self._here, order, keep, self._sums[place])
                 for mine, part in zip(self._sums[place], sums, strict=False):
-                    copy_into(mine, part.values)
+                    copy_into(mine, {k: v for k, v in part.values.items() if v is not mine[k]})
                 return reports, [part.heaviest for part in sums]
         raise ValueError(f"unknown task {task!r}")
+
+
+class _Row:
+    """Shared memory for one client's model. It is lent without a copy, and not written while somebody holds it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._memory = mmap.mmap(-1, max(layout.nbytes, 1))
+        self._owner: weakref.ref[Any] | None = None
+
+    @property
+    def lent(self) -> bool:
+        """Whether a tensor of the last model, or a view of one, still exists in this process."""
+        return self._owner is not None and self._owner() is not None
+
+    def lend(self) -> Parameters:
+        """The model, in this memory."""
+        owner = np.frombuffer(self._memory, dtype=np.uint8)  # lives as long as any tensor over it
+        self._owner = weakref.ref(owner)
+        return self._layout.views(torch.from_numpy(owner))
 
 
 def _shared(nbytes: int) -> Tensor:

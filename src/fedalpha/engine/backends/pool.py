@@ -22,7 +22,7 @@ from typing import Any
 Handler = Callable[[int, Any], Any]
 """``handler(place, task) -> result`` runs in a worker; no other worker uses that place at the same time."""
 PLACES = 2
-"""Per worker."""
+"""Per worker, unless the pool is given another number."""
 
 _RETRIES = 3
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
@@ -35,8 +35,8 @@ class WorkerError(RuntimeError):
 class Pool:
     """``map`` sends tasks to workers in order and yields (index, place, result) as they finish."""
 
-    def __init__(self, workers: int, handler: Handler) -> None:
-        self._handler = handler
+    def __init__(self, workers: int, handler: Handler, places: int = PLACES) -> None:
+        self._handler, self._places = handler, places
         self._context = multiprocessing.get_context("fork")
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -46,9 +46,10 @@ class Pool:
             self._processes.append(process)
 
     def map(self, tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Send each task to the next free worker. A worker gets its next task before its last result is taken.
+        """Send each task to the next free worker.
 
-        So a worker uses two places in turn: what it wrote at one place stays there until that result is taken.
+        With two places, a worker gets its next task before its last result is taken, and uses the places in turn: what
+        it wrote at one stays there until that result is taken. With one place it waits until then.
         """
         waiting = deque(range(len(tasks)))
         tries = [0] * len(tasks)
@@ -57,7 +58,7 @@ class Pool:
 
         def give(worker: int) -> None:
             if waiting:
-                index, place = waiting.popleft(), PLACES * worker + turns[worker] % PLACES
+                index, place = waiting.popleft(), self._places * worker + turns[worker] % self._places
                 turns[worker] += 1
                 busy[worker] = index, place
                 with contextlib.suppress(BrokenPipeError):  # the loop below notices that the worker has died
@@ -82,11 +83,14 @@ class Pool:
                     waiting.appendleft(index)
                     give(worker)
                     continue
-                give(worker)
+                if self._places > 1:
+                    give(worker)
                 kind, value = pickle.loads(answer)
                 if kind == "error":
                     raise WorkerError(value)
                 yield index, place, value
+                if self._places == 1:
+                    give(worker)
 
     def pids(self) -> list[int]:
         return [p.pid for p in self._processes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,10 +131,19 @@ class ClientSite(Site):
         return fits and (bool(self.task.separable) or len(np.unique(self.federation.sizes(ids))) == 1)
 
     def fulfil(
-        self, broadcast: Broadcast, order: Order, keep: Callable[[int, Parameters], Parameters | None]
+        self,
+        broadcast: Broadcast,
+        order: Order,
+        keep: Callable[[int, Parameters], Parameters | None],
+        room: Sequence[Parameters] | None = None,
     ) -> tuple[list[Report], list[Sum]]:
-        """Train the clients of an order: with ``alpha`` sum their models, otherwise ``keep`` each of them."""
+        """Train the clients of an order: with ``alpha`` sum their models, otherwise ``keep`` each of them.
+
+        Floats are summed in the memory of ``room``, a model for each block, if it is given.
+        """
         sums = [] if order.alpha is None else [Sum() for _ in order.blocks]
+        for total, place in zip(sums, room or (), strict=False):
+            total.values = {k: v.zero_() for k, v in place.items() if v.is_floating_point()}
         ends = np.cumsum(order.blocks).tolist()
         reports: list[Report] = []
         for stack in self._trained(broadcast, order):
