@@ -15,11 +15,12 @@ demo: $(VENV)/.installed
 	  --strategy FedAvg --strategy "FedSoftWorse(T=0.2)" --strategy "FedSoftWorseAvg(T=0.2, at=10)" \
 	  --seeds 5 --out $(DEMO)
 
+# Three processes on two cores: the tests of live servers mostly wait.
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # Peers are installed in environments of their own, in the user's cache; takes about an hour on 2 idle cores.
 # `make bench BENCH="speed --quick --no-peers"` shows in a minute that it works; `make bench BENCH=--help` lists the others.

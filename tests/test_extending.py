@@ -10,8 +10,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 import torch
 
 import fedalpha
+from commands import fedalpha as on_command_line
 from fedalpha.store import Generations
 
 PACKAGE = Path(fedalpha.__file__).parent
@@ -32,7 +31,6 @@ class World:
 
     def __init__(self, folder: Path, plugin: bool) -> None:
         self.folder = folder
-        self.path = PACKAGE.parent
         self.plugin = "rules.py" if plugin else None
         if plugin:
             (folder / "rules.py").write_text("\n\n".join(file.read_text() for file in FILES))
@@ -48,15 +46,8 @@ class World:
     def __call__(self, *command: str) -> str:
         if self.plugin is not None and command[0] in ("run", "report", "strategies"):
             command = (*command, "--plugin", self.plugin)
-        environment = {**os.environ, "PYTHONPATH": str(self.path)}
-        done = subprocess.run(
-            [sys.executable, "-m", "fedalpha", *command],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        environment = {**os.environ, **({} if self.plugin else {"PYTHONPATH": str(self.path)})}
+        done = on_command_line(*command, cwd=self.folder, env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_run import fedalpha
+from commands import fedalpha
 from fedalpha.plugins import load_plugin
 from fedalpha.runs.settings import settings
 

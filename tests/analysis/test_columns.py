@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedalpha
-from cli.test_run import fedalpha as command
+from commands import fedalpha as command
 from fedalpha.analysis.columns import Context, columns, numbers, row, stored
 from fedalpha.analysis.fairness import Owners
 from fedalpha.round import Outcome, Refusal, ServerState
@@ -160,30 +158,16 @@ def test_rows_need_no_torch() -> None:
 
 
 def test_a_column_and_a_measure_are_one_file_each_in_a_plugin(tmp_path: Path) -> None:
+    """A study with both, from the command line; ``tests/test_extending.py`` also drops such files into the package."""
     pytest.importorskip("pyarrow")
     (tmp_path / "mine.py").write_text(COLUMN + MEASURE)
     (tmp_path / "mine.toml").write_text(STUDY + 'plugin = "mine.py"\nmodel = "softmax"\n')
-    _check(tmp_path, {}, "--plugin", "mine.py")
-
-
-def test_a_column_and_a_measure_are_one_file_each_in_the_package(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    package = tmp_path / "copy" / "fedalpha"
-    shutil.copytree(Path(fedalpha.__file__).parent, package)
-    (package / "analysis" / "columns" / "heavy.py").write_text(COLUMN)
-    (package / "analysis" / "measures" / "peak.py").write_text(MEASURE)
-    (tmp_path / "mine.toml").write_text(STUDY + 'model = "softmax"\n')
-    _check(tmp_path, {"PYTHONPATH": str(package.parent)})
-
-
-def _check(place: Path, env: dict[str, str], *plugin: str) -> None:
-    """A study with a new column and a new measure, from the command line."""
-    done = command("study", "mine.toml", *(["--trust"] if plugin else []), cwd=place, env={**os.environ, **env})
+    done = command("study", "mine.toml", "--trust", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "highest accuracy (%)" in done.stdout
     assert "clients with more than their share, round 1" in done.stdout
-    done = command("report", "runs/mine", *plugin, cwd=place, env={**os.environ, **env})
+    done = command("report", "runs/mine", "--plugin", "mine.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    header = (place / "runs" / "mine" / "rounds.csv").read_text().splitlines()[0].split(",")
+    header = (tmp_path / "runs" / "mine" / "rounds.csv").read_text().splitlines()[0].split(",")
     assert {"heaviest", "heavy_clients", "cell"} <= set(header)
-    assert '"name":"heavy_clients"' in (place / "runs" / "mine" / "report.html").read_text()
+    assert '"name":"heavy_clients"' in (tmp_path / "runs" / "mine" / "report.html").read_text()

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import fedalpha
 from fedalpha.cli.data import app
 from fedalpha.cli.partition import partition
 from fedalpha.data import PARTITIONS
@@ -81,19 +80,16 @@ class waves(Partitioned):
 '''
     )
 
-    def fedalpha(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "fedalpha", *arguments, "--plugin", str(plugin)], capture_output=True, text=True
-        )
+    def said(*arguments: str) -> str:
+        done = fedalpha(*arguments, "--plugin", str(plugin))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "waves" in fedalpha("data", "list")
-    assert "nothing to fetch" in fedalpha("data", "get", "waves")
-    assert "3 clients, 80 samples" in fedalpha(
-        "partition", "--dataset", "waves", "--partition", "iid", "--clients", "3"
-    )
+    assert "waves" in said("data", "list")
+    assert "nothing to fetch" in said("data", "get", "waves")
+    shown = said("partition", "--dataset", "waves", "--partition", "iid", "--clients", "3")
+    assert "3 clients, 80 samples" in shown
     out = tmp_path / "run"
     options = ("--partition", "iid", "--clients", "3", "--rounds", "1", "--workers", "1", "--out", str(out))
-    fedalpha("run", "--dataset", "waves", *options)
+    said("run", "--dataset", "waves", *options)
     assert json.loads((out / "config.json").read_text())["model"] == "softmax"

@@ -12,13 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from commands import fedalpha
+
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def fedalpha(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
-
 
 RUN = ("run", "--dataset", "digits", "--partition", "shards(size=30)", "--clients", "10", "--rounds", "3")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_run import fedalpha
+from commands import fedalpha
 from fedalpha.report import gather, write_report
 from fedalpha.report.processors import NOT_RECORDED, mixed_pairs, processor_table, processors
 from fedalpha.report.tables import results_table

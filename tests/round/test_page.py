@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import fedalpha
 from fedalpha.analysis.columns import columns
+from fedalpha.cli import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "round.md").read_text()
 PACKAGE = Path(fedalpha.__file__).parent
@@ -37,8 +37,8 @@ def test_columns_exist() -> None:
 
 def test_the_row_is_that_of_the_command(tmp_path: Path) -> None:
     shown = json.loads(PAGE.partition("```json")[2].partition("```")[0])
-    options = ["--clients", "3", "--rounds", "1", "--strategy", "FedSoftWorse(T=0.2)", "--out", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", "fedalpha", "run", *options], check=True, stdout=subprocess.DEVNULL)
+    command = ["run", "--clients", "3", "--rounds", "1", "--strategy", "FedSoftWorse(T=0.2)", "--out", str(tmp_path)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
     found = json.loads((tmp_path / "history.jsonl").read_text().splitlines()[-1])
     assert list(shown) == [name for name in found if name in shown]
     for name, value in shown.items():

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import fedalpha
+from commands import fedalpha as command
 from fedalpha.apply import Apply
 from fedalpha.data import Pooled
 from fedalpha.models import BuiltIn, mlp
@@ -241,11 +242,6 @@ def test_an_architecture_that_changes_between_rounds_is_restored(digits: Pooled,
     )
     assert again.model["layer1.bias"].shape == (9,)
     assert same_model(again, whole)
-
-
-def command(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    code = "from fedalpha.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, **more)
 
 
 def test_a_full_disk_stops_cleanly_and_the_old_generation_loads(digits: Pooled, tmp_path: Path) -> None:

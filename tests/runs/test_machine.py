@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import fedalpha
 from fedalpha.runs.machine import LIMITS, versions
 
 RUN = """
@@ -51,7 +52,8 @@ def test_versions_name_packages_processor_and_instructions() -> None:
 
 
 def test_a_run_that_goes_on_under_other_instructions_says_so(tmp_path: Path) -> None:
-    assert run(tmp_path, 2, ATEN_CPU_CAPABILITY="default") == ""
+    assert run(tmp_path, 1, ATEN_CPU_CAPABILITY="default") == ""
+    assert run(tmp_path, 2, ATEN_CPU_CAPABILITY="default") == ""  # resumed where it was begun: nothing to say
     said = run(tmp_path, 9)
     assert "run so far on another machine or with other versions: instruction_sets is torch DEFAULT" in said
     assert "ATEN_CPU_CAPABILITY=default there" in said
@@ -65,24 +67,20 @@ def test_a_run_that_goes_on_under_other_instructions_says_so(tmp_path: Path) -> 
 def test_a_resumed_command_names_each_difference_once(tmp_path: Path) -> None:
     """Begun with plain instructions, resumed without numba by `fedalpha resume`, then as at first."""
     clean = {name: value for name, value in os.environ.items() if name not in LIMITS}
-    command = [sys.executable, "-m", "fedalpha"]
     begin = ["run", "--rounds", "3", "--clients", "4", "--model", "softmax", "--out", str(tmp_path)]
-    subprocess.run([*command, *begin], env=clean, check=True, capture_output=True)
+    assert fedalpha(*begin, env=clean).returncode == 0
     (tmp_path / "checkpoint" / "finished").unlink()  # as after a kill between the last round and the end
-    resume = [*command, "resume", str(tmp_path), "--workers", "1"]
-    said = subprocess.run(resume, env=clean | {"NUMBA_DISABLE_JIT": "1"}, check=True, capture_output=True, text=True)
+    resume = ["resume", str(tmp_path), "--workers", "1"]
+    said = fedalpha(*resume, env=clean | {"NUMBA_DISABLE_JIT": "1"})
+    assert said.returncode == 0
     told = " ".join((said.stdout + said.stderr).split())
     assert "numba is" in told
     assert "and not used here" in told
     (tmp_path / "checkpoint" / "finished").unlink()
-    said = subprocess.run(resume, env=clean, check=True, capture_output=True, text=True)
+    said = fedalpha(*resume, env=clean)
+    assert said.returncode == 0
     assert "numba is not used there" in " ".join((said.stdout + said.stderr).split())
     assert len(json.loads((tmp_path / "config.json").read_text())["resumed_with"]) == 2
-
-
-def test_a_run_that_goes_on_under_the_same_instructions_says_nothing(tmp_path: Path) -> None:
-    assert run(tmp_path, 2, ATEN_CPU_CAPABILITY="default") == ""
-    assert run(tmp_path, 9, ATEN_CPU_CAPABILITY="default") == ""
 
 
 @pytest.mark.parametrize("kind", ["broken", "switched off"])

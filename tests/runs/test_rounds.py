@@ -8,21 +8,21 @@ differ in their last bits from one processor to another; three rounds enlarge th
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from fedalpha.cli import app
 
 STORED = json.loads((Path(__file__).parent / "rounds.json").read_text())
 
 
 @pytest.mark.parametrize("name", STORED)
 def test_stored_rounds_are_played_again(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fedalpha", "run", *STORED[name]["options"], "--workers", "1"]
-    subprocess.run([*command, "--out", str(tmp_path)], check=True, stdout=subprocess.DEVNULL, env=os.environ)
+    command = ["run", *STORED[name]["options"], "--workers", "1", "--out", str(tmp_path)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
     rows: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     for row, stored in zip(rows, STORED[name]["rows"], strict=True):
         exact = ("cohort", "steps", "bytes_up", "bytes_down", "refused")

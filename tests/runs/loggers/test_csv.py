@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fedalpha
-from cli.test_run import fedalpha as command
+from commands import fedalpha as command
 from fedalpha.analysis.history import History, Row
 from fedalpha.data.federations import Federation
 from fedalpha.round import ServerState

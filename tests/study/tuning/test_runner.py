@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import fedalpha
 from fedalpha.report import gather
 from fedalpha.report.race import draw_races
 from fedalpha.study import CellError, Store, Study, read_tuning, run_study, study, tune
@@ -183,11 +182,6 @@ def test_spaces_need_a_table_and_a_table_needs_tune(tmp_path: Path) -> None:
 def test_another_study_is_not_overwritten(finished: Path) -> None:
     with pytest.raises(ValueError, match="holds the study 'small'"):
         tune(small(name="other"), finished)
-
-
-def fedalpha(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from fedalpha.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 def test_the_command_line(finished: Path, tmp_path: Path) -> None:
