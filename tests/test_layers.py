@@ -68,3 +68,8 @@ def test_no_import_goes_up() -> None:
 def test_no_module_is_part_of_a_cycle() -> None:
     """A package's ``__init__`` is a module like others: what it imports may not import the package."""
     graphlib.TopologicalSorter(graph()).prepare()
+
+
+def test_few_modules_stand_at_the_root() -> None:
+    """Everything else has a room; `__init__` and `__main__` are Python's own names."""
+    assert len([path for path in ROOT.glob("*.py") if not path.stem.startswith("__")]) <= 12 - 2

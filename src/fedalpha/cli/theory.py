@@ -55,17 +55,9 @@ def theory(
     length = rounds or 1000
     console = _console()
     console.print(_constants(chosen.constants))
-    runs: list[Run] = []
+    options: dict[str, Any] = {"E": E, "rounds": length, "replicas": replicas, "seed": seed, "fraction": fraction}
     with _bar("Monte-Carlo", length * len(rules)) as advance:
-        for rule in rules:
-            options: dict[str, Any] = {
-                "E": E,
-                "rounds": length,
-                "replicas": replicas,
-                "seed": seed,
-                "fraction": fraction,
-            }
-            runs.append(simulate(chosen, rule, **options, progress=advance))
+        runs = [simulate(chosen, rule, **options, progress=advance) for rule in rules]
     ends = [_end(run) for run in runs]
     upper = len(runs) * MOST_STATEMENTS * (length * E + 1)  # comparisons, at most
     found = {run.strategy: [] if hypotheses(run) else checks(run, comparisons=upper) for run in runs}

@@ -97,8 +97,8 @@ def federation(
         about |= {"transform": _called(changed)}
     built = _assemble(found, rule, count, seed, validation, optima, about, labels)
     built.transform = changed
-    given = [test, fields, classes, optima, lists]
-    if isinstance(source, DataSet) and all(one is None for one in given) and isinstance(changed, Transform | None):
+    objects = any(one is not None for one in (test, fields, classes, optima, lists))
+    if isinstance(source, DataSet) and not objects and isinstance(changed, Transform | None):
         named = {"dataset": str(data), "partition": str(rule), "clients": count, "seed": seed}
         more = {} if changed is None else {"transform": str(changed)}
         built.settings = {**named, "validation": validation, "pixels": pixels or "unit", **more}

@@ -59,9 +59,11 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
                 reason = plain(str(error).partition("\n")[0])
                 self.send_error(503, reason.encode("latin-1", "replace").decode("latin-1"))  # HTTP's first line
                 return
+            self._send(text, "text/html" if path == "/" else "application/json")
+
+        def _send(self, text: str, kind: str) -> None:
             body = text.encode()
             self.send_response(200)
-            kind = "text/html" if path == "/" else "application/json"
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")

@@ -161,14 +161,13 @@ def _stack(
     if (order != np.arange(clients)).any():
         place = torch.from_numpy(np.argsort(order)).to(site.device)
         parameters = {name: p[place] for name, p in parameters.items()}
-    reports = []
-    for i, part in enumerate(parts):
-        found = {"train": float(losses[i] / seen[i])}
-        if "after" in wanted:
+    found = [{"train": value} for value in (losses / seen).tolist()]
+    if "after" in wanted:
+        for i, part in enumerate(parts):
             trained = site.load(Broadcast(broadcast.architecture, {name: p[i] for name, p in parameters.items()}))
-            found["after"] = site.loss(trained, data[slice(part.start, part.stop)])
-        reports.append(Report(draws[i].client, None, found, int(counts[i]), sizes[i]))
-    return Stack(reports, parameters)
+            found[i]["after"] = site.loss(trained, data[slice(part.start, part.stop)])
+    told = zip(draws, found, counts.tolist(), sizes, strict=True)
+    return Stack([Report(draw.client, None, kinds, steps, n) for draw, kinds, steps, n in told], parameters)
 
 
 def _taken(source: Tensor, index: NDArray[np.int64]) -> Tensor:
