@@ -168,7 +168,7 @@ def test_a_folder_in_which_nothing_was_done_is_free_again(tmp_path: Path) -> Non
 
 
 def test_strategies_are_listed_with_formulas() -> None:
-    done = fedalpha("strategies")
+    done = fedalpha("list", "strategies")
     assert done.returncode == 0
     assert "FedSoftWorse(T=0.2, prior=size" in done.stdout
     assert "exp(+x_i/T)" in done.stdout

@@ -17,7 +17,6 @@ from fedalpha.cli.report import report
 from fedalpha.cli.reproduce import calibrate, reproduce
 from fedalpha.cli.resume import resume
 from fedalpha.cli.run import run
-from fedalpha.cli.strategies import strategies
 from fedalpha.cli.study import status, study
 from fedalpha.cli.theory import theory
 from fedalpha.cli.tune import tune
@@ -47,7 +46,7 @@ class _Command(typer.core.TyperCommand):
         return super().invoke(ctx)
 
 
-for _command in (run, resume, compare, study, status, tune, report, reproduce, calibrate, strategies):
+for _command in (run, resume, compare, study, status, tune, report, reproduce, calibrate):
     app.command(cls=_Command)(_command)
 app.command("list")(list_)
 app.command(cls=_Command)(partition)

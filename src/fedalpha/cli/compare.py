@@ -34,7 +34,10 @@ def compare(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Compare strategies on the same seeds: the same models, partitions, cohorts and batches for each."""
+    """Compare strategies on the same seeds.
+
+    For each seed all strategies have the same initial model, partition, cohorts and batches.
+    """
     from fedalpha.analysis.compared import Comparison
     from fedalpha.analysis.comparison import diverged_notes
     from fedalpha.runs.reading import read_settings

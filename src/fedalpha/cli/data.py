@@ -14,7 +14,10 @@ app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
 
 @app.command("list")
 def list_(plugin: Plugin = None) -> None:
-    """List the data sets: what they hold, and where they are or would come from."""
+    """List the data sets.
+
+    With what they hold, and where they are or would come from.
+    """
     from rich.table import Table
 
     from fedalpha.data import DATASETS
@@ -37,7 +40,10 @@ def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets, as in `fedalpha data list`.")],
     plugin: Plugin = None,
 ) -> None:
-    """Fetch data sets, check them, and keep them in the cache folder."""
+    """Fetch and check data sets.
+
+    They are kept in the cache folder.
+    """
     from fedalpha.data import DATASETS
 
     use_plugin(plugin)

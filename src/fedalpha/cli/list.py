@@ -38,6 +38,7 @@ KINDS = {
     "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
     "secure sums": ("fedalpha.secure.forms", "SECURES", "--secure"),
     "faults": ("fedalpha.defence.faults", "FAULTS", "--fault"),
+    "transforms": ("fedalpha.data.transforms", "TRANSFORMS", "--transform"),
 }
 """Where the registry of a kind is, and where its texts are used."""
 
@@ -46,7 +47,10 @@ def list_(
     kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)} [default: all].")] = None,
     plugin: Plugin = None,
 ) -> None:
-    """List every registered object of a kind, or of all kinds: formula, meaning, reference and an example."""
+    """List every registered object.
+
+    Of a kind, or of all kinds: formula, meaning, reference and an example.
+    """
     from rich.padding import Padding
 
     if kind is not None and kind not in KINDS:
@@ -60,6 +64,11 @@ def list_(
             for line in (*item.lines, item.example):
                 if line:
                     show.print(Padding(show.render_str(line, markup=False), (0, 0, 0, 4)))
+        if name == "strategies":
+            show.print(
+                "\np: the prior (sizes, or prior=uniform); x_i = F_i − F_i*. They combine, for example:", markup=False
+            )
+            show.print('  --strategy "cap(switch(FedSoftBetter(T=0.2), FedAvg, at=20), 0.1)"', markup=False)
 
 
 def items(kind: str) -> Iterator[Item]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fedalpha.runs.settings import Settings
+from fedalpha.runs.shorthands import SHORTHANDS
 
 File = Annotated[
     Path | None, typer.Argument(help="TOML file (or a run's config.json) with settings; options override it.")
@@ -48,7 +49,7 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
                 kind = next((k for k in get_args(info.annotation) if k is not types.NoneType), info.annotation)
                 kind = str if name == "lr" else kind
                 default = "" if info.default is None else f" [default: {info.default}]"
-                option = typer.Option(help=f"{info.description or ''}{default}.", show_default=False)
+                option = typer.Option(help=f"{info.description or ''}{_short(name)}{default}.", show_default=False)
                 annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
                 added.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -69,6 +70,12 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
         return wrapper
 
     return decorate
+
+
+def _short(name: str) -> str:
+    """What a setting is short for, if it is."""
+    stands = [(rule, short[name]) for rule, short in SHORTHANDS.items() if name in short]
+    return "".join(f"; short for {rule}=…({argument}=…)" for rule, argument in stands)
 
 
 def _number(text: str) -> float | str:

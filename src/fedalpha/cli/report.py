@@ -16,7 +16,9 @@ def report(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
     plugin: Annotated[str | None, typer.Option(help="Python file with your measures or columns, loaded first.")] = None,
 ) -> None:
-    """Write report.html (self-contained), report.md, report.tex, statistics.csv and figures/ into a study's folder.
+    """Write the report of a study or a run.
+
+    For a study's folder: report.html (self-contained), report.md, report.tex, statistics.csv and figures/.
 
     For the folder of a single run, also of a live federation, write report.html.
 

@@ -27,7 +27,9 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL].")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Reproduce a table or figure of the paper, the published figure beside ours.
+    """Reproduce a table or figure of the paper.
+
+    The published figures stand beside ours.
 
     NAME is mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all.
     """
@@ -53,7 +55,9 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="Folder of the calibration [default: runs/calibrate-NAME].")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Find the learning rate of the calibrated protocol: FedAvg alone, on seeds that are not reported.
+    """Find the learning rate of a protocol.
+
+    It is that of the protocol `calibrated`: FedAvg alone, on seeds that are not reported.
 
     NAME is mnist-iid or fmnist-noniid.
     """

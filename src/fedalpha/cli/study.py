@@ -25,7 +25,9 @@ def study(
     ray_address: RayAddress = None,
     trust: Trust = False,
 ) -> None:
-    """Run a study: every strategy on every seed in every setting, paired. A file with a [tune] table is tuned first.
+    """Run a study of strategies × seeds × cases.
+
+    The design is paired. A file with a [tune] table is tuned first.
 
     Finished cells are never run again: stop it whenever you like and start it again, or add seeds and
     strategies to the file later.

@@ -39,7 +39,10 @@ def theory(
     verify: Annotated[int, typer.Option(min=0, help="Check all statements on this many random problems.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure and the results.")] = None,
 ) -> None:
-    """Measure how far from the optimum a strategy stays, and compare with every bound."""
+    """Compare the bounds with measured paths.
+
+    Measures how far from the optimum a strategy stays, on a problem whose constants are known.
+    """
     if verify:
         _verify(verify, strategy, rounds or 30, replicas, seed, out)
         return

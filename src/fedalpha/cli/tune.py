@@ -25,7 +25,7 @@ Spaces = Annotated[
 ]
 
 
-@with_settings("strategy", "seed", "part", "ray_address")
+@with_settings("strategy", "seed", "part", "ray_address", "stop", "keep", "shadow", "log")
 def tune(
     file: FilePath = None,
     strategy: Strategies = None,
@@ -41,7 +41,9 @@ def tune(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Tune strategies with equal budgets, race the best of each on held-out seeds and clients, and say who won.
+    """Tune strategies with equal budgets.
+
+    The best of each then race on held-out seeds and clients, and the command says which one won.
 
     A candidate is dropped as soon as the evidence of the paired seeds says so, and the evidence may be looked at
     after every seed. Stop it whenever you like; the same command resumes it. docs/tune.md says what is guaranteed.

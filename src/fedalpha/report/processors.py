@@ -65,7 +65,7 @@ def processor_table(findings: Findings, case: str) -> tuple[list[str], list[list
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """Seeds for people.
+    """Seeds as a text for tables.
 
     >>> seeds_text([5, 0, 1, 2, 8, 9])
     '0-2, 5, 8, 9'

@@ -199,7 +199,7 @@ class Folder(Callback):
         state = self.restore(tree, start)
         rounds = [row["round"] for row in rows]
         if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
-            raise ValueError("its rows are not those of its rounds")
+            raise ValueError("its rows do not match its rounds")
         check_state(state, start)
         self.beside = beside
         return state

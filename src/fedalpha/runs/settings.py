@@ -72,73 +72,78 @@ class Settings(BaseModel):
         None, description="Python file that registers your own strategies, updates …, which can then be named here"
     )
     dataset: str = Field(
-        "digits", description="data set, as in `fedalpha data list`, such as digits or synthetic(a=1, b=1)"
+        "digits", description="Data set, as in `fedalpha data list`, such as digits or synthetic(a=1, b=1)"
     )
     partition: str = Field(
-        "shards(size=30)", description="how the samples are split over clients, such as iid or dirichlet(a=0.5)"
+        "shards(size=30)", description="Rule that splits the samples over clients, such as iid or dirichlet(a=0.5)"
     )
-    clients: int = Field(20, ge=1, description="number of clients")
+    clients: int = Field(20, ge=1, description="Number of clients")
     part: str | None = Field(
-        None, description="a part of the clients and samples: tuning(share=0.5), or reported(share=0.5), the rest"
+        None, description="A part of the clients and samples: tuning(share=0.5), or reported(share=0.5), the rest"
     )
-    model: str | None = Field(None, description="model, such as cnn, mlp or softmax [default: the data set's]")
+    model: str | None = Field(None, description="Model, such as cnn, mlp or softmax [default: the data set's]")
     strategy: Annotated[str, AfterValidator(_strategy)] = Field(
-        "FedAvg", description="how clients are weighed, such as FedSoftWorse(T=0.2)"
+        "FedAvg", description="Rule that weighs the clients, such as FedSoftWorse(T=0.2)"
     )
-    rounds: int = Field(30, ge=0, description="number of rounds")
-    seed: int = Field(0, ge=0, description="seed of everything that is drawn")
-    select: str = Field("uniform", description="how the clients of a round are selected, such as uniform(C=0.1)")
-    ratio: float | None = Field(None, gt=0, le=1, description="C, the share of clients that take part in a round")
-    update: str = Field("sgd", description="how a client trains: sgd, or fedprox(mu=0.01)")
-    lr: float | str | None = Field(None, description="learning rate or schedule, such as exponential(0.1, rate=0.99)")
-    batch: int | None = Field(None, ge=1, description="batch size")
-    epochs: int | None = Field(None, ge=1, description="local epochs E")
-    steps: int | None = Field(None, ge=1, description="local steps, instead of epochs")
-    momentum: float | None = Field(None, ge=0, lt=1, description="momentum of local SGD")
-    weight_decay: float | None = Field(None, ge=0, description="weight decay of local SGD")
-    combine: str = Field("mean", description="how the reported models are combined")
-    apply: str = Field("replace", description="how the server applies the aggregate")
+    rounds: int = Field(30, ge=0, description="Number of rounds")
+    seed: int = Field(0, ge=0, description="Seed of every random draw")
+    select: str = Field("uniform", description="Rule that selects the clients of a round, such as uniform(C=0.1)")
+    ratio: float | None = Field(None, gt=0, le=1, description="Share C of the clients that take part in a round")
+    update: str = Field("sgd", description="Client update, such as sgd or fedprox(mu=0.01)")
+    lr: float | str | None = Field(None, description="Learning rate or schedule, such as exponential(0.1, rate=0.99)")
+    batch: int | None = Field(None, ge=1, description="Batch size")
+    epochs: int | None = Field(None, ge=1, description="Local epochs E")
+    steps: int | None = Field(None, ge=1, description="Local steps, instead of epochs")
+    momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of local SGD")
+    weight_decay: float | None = Field(None, ge=0, description="Weight decay of local SGD")
+    combine: str = Field("mean", description="Rule that combines the reported models")
+    apply: str = Field("replace", description="Rule that applies the aggregate at the server")
     quorum: float = Field(
-        1.0, gt=0, description="clients that must deliver, a number or a share; else the model is kept"
+        1.0, gt=0, description="Least number or share of clients that must deliver; otherwise the model is kept"
     )
-    deadline: float | None = Field(None, gt=0, description="seconds after which a report is refused")
-    reevaluate: int = Field(0, ge=0, description="heaviest clients whose losses the server measures on its own data")
-    liars: int = Field(1, ge=0, description="number of clients whose largest influence the history states")
-    fault: str | None = Field(None, description="what goes wrong on purpose, such as drop(p=0.1)")
+    deadline: float | None = Field(None, gt=0, description="Seconds after which a report is refused")
+    reevaluate: int = Field(0, ge=0, description="Heaviest clients whose losses the server measures on its own data")
+    liars: int = Field(1, ge=0, description="Number of clients whose largest influence the history states")
+    fault: str | None = Field(None, description="Fault that happens on purpose, such as drop(p=0.1)")
     secure: str | None = Field(
-        None, description="let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
+        None, description="Let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
     )
-    pixels: str = Field("unit", description="unit (0-1), raw, or standard (mean 0, deviation 1)")
+    pixels: str = Field("unit", description="Values of pixels: unit (0–1), raw, or standard (mean 0, deviation 1)")
     transform: str | None = Field(
-        None, description="random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
+        None, description="Random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
     )
-    task: str = Field("cross_entropy", description="what is minimised: cross_entropy, mse, summed or batch_softmax")
+    task: str = Field("cross_entropy", description="What clients minimise: cross_entropy, mse, summed or batch_softmax")
     scores: str | None = Field(
-        None, description="test scores besides accuracy: balanced_accuracy, f1, roc_auc; mse, r2 with task mse"
+        None, description="Test scores besides accuracy: balanced_accuracy, f1, roc_auc; mse, r2 with task mse"
     )
     signal: str = Field(
-        "validation", description="the data at which strategies, stop and keep may look: validation or test"
+        "validation", description="The data at which strategies, stop and keep may look: validation or test"
     )
     validation: float | None = Field(
-        None, ge=0, lt=1, description="share kept for validation [default: 0.1 if a strategy, stop or keep looks at it]"
+        None,
+        ge=0,
+        lt=1,
+        description="Share kept for validation [default: 0.1 if a strategy, stop or keep looks at it]",
     )
-    evaluate_every: int = Field(1, ge=1, description="evaluate on the test set every so many rounds")
+    evaluate_every: int = Field(1, ge=1, description="Evaluate on the test set every so many rounds")
     stop: str | None = Field(
-        None, description="when to stop early, such as 'accuracy >= 0.9' or 'patience(loss, rounds=5)'"
+        None,
+        description="When the run ends early, such as 'accuracy >= 0.9' or 'patience(loss, rounds=5)'",
     )
-    keep: str | None = Field(None, description="best, or best(loss): keep also the best model [default: the last only]")
+    keep: str | None = Field(None, description="Keep also the best model: best, or best(loss) [default: the last only]")
     shadow: list[str] | None = Field(
-        None, description="a strategy whose weights are recorded in every row but not applied (repeatable)"
+        None, description="A strategy whose weights are recorded in every row but not applied (repeatable)"
     )
     log: Annotated[list[str] | None, AfterValidator(_loggers)] = Field(
-        None, exclude=True, description="loggers that watch the run; not part of its configuration"
+        None, exclude=True, description="Loggers that watch the run; not part of its configuration"
     )
-    device: str = Field("cpu", description="torch device")
+    device: str = Field("cpu", description="Torch device")
     engine: Annotated[str, AfterValidator(_engine)] = Field(
-        "embedded", description="where clients are computed: embedded, ray or flower; the result does not depend on it"
+        "embedded",
+        description="Where clients are computed: embedded, ray or flower; the result does not depend on it",
     )
     ray_address: Annotated[str | None, AfterValidator(_address)] = Field(
-        None, description="address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
+        None, description="Address of a Ray cluster (host:6379, or auto), with --engine ray [default: a local one]"
     )
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ class FormatError(ValueError):
 
 
 class Generations:
-    """The generations in a folder. ``save`` is atomic; ``load`` returns the newest one that is whole."""
+    """The generations in a folder. ``save`` is atomic; ``load`` returns the newest intact one."""
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
         """``root`` is the folder that the user named; by default the one above ``folder``."""

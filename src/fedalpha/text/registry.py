@@ -50,7 +50,7 @@ def import_all(package: str) -> None:
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One registered factory: what ``fedalpha strategies`` and its siblings list."""
+    """One registered factory: what ``fedalpha list`` and its siblings list."""
 
     name: str
     make: Callable[..., T]

@@ -79,5 +79,5 @@ def corrected(local: Local, batch: Tensor, estimate: list[Tensor], rate: float) 
 
 
 def moved_by(estimate: list[Tensor], here: list[Tensor], there: list[Tensor]) -> list[Tensor]:
-    """The estimate of a gradient after a move from there to here."""
+    """The estimate of the gradient after the model has moved from one point to another."""
     return [g + (a - b) for g, a, b in zip(estimate, here, there, strict=True)]

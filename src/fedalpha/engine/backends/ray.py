@@ -83,7 +83,7 @@ class Ray:
             ray.shutdown()
 
     def _run(self, broadcast: Broadcast, kind: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results in the order of the tasks. What travels to every worker is put once."""
+        """Results in the order of the tasks. Objects that every worker needs are stored once."""
         if self._architecture is not broadcast.architecture:
             self._architecture = broadcast.architecture
             self._architecture_ref = ray.put(broadcast.architecture)

@@ -38,7 +38,7 @@ _TOTALS = {
 
 @LOGGERS.register(name="prometheus", examples=("prometheus(fedalpha.prom)",))
 class Prometheus(Callback):
-    """Metrics of the run for Prometheus, new after every round.
+    """Metrics of the run for Prometheus, updated after every round.
 
     ``path`` is a text file that is replaced atomically, for the textfile collector of node_exporter. ``port`` serves
     the same text on 127.0.0.1 while the run lasts (0: any free port), never on another address. Give one of them, or
