@@ -246,17 +246,17 @@ def turns(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny sizes: shows that it works, nothing about speed.")
     ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for turns.json.")] = OUT / "turns",
 ) -> None:
     """Compare the seconds a round of two commits, workloads A and B, in turns; the machine should be idle."""
-    from statistics import median
-
     from benchmarks.speed.workloads import FULL, QUICK
-    from benchmarks.turns import compare
+    from benchmarks.turns import compare, line, store
 
-    for workload, old, new in compare(before, after, count, sizes=QUICK if quick else FULL):
-        ratios = sorted(b / a for a, b in zip(old, new, strict=True))
-        seconds = f"{median(old):.3f} s a round at {before}, {median(new):.3f} s at {after}"
-        typer.echo(f"{workload}: {seconds}; ratio in turns {median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})")
+    found = []
+    for one in compare(before, after, count, sizes=QUICK if quick else FULL):
+        found.append(one)
+        typer.echo(line(*one))
+    store(out, before, after, found)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commits import trees
+from benchmarks.commits import digest, trees
 
 DIGITS = ["--dataset", "digits", "--partition", "shards(size=30)", "--clients", "12", "--rounds", "4"]
 STRATEGIES = (
@@ -80,7 +80,7 @@ def compare(before: str, after: str = "HEAD", only: str = "", out: Path | None =
     With ``out`` the results are in ``bytes.json`` there, and settings that it holds for the same commits are not run
     again.
     """
-    commits = [_digest(commit) for commit in (before, after)]
+    commits = [digest(commit) for commit in (before, after)]
     stored = None if out is None else out / "bytes.json"
     record: dict[str, Any] = {"before": commits[0], "after": commits[1], "settings": {}}
     if stored is not None and stored.exists():
@@ -98,11 +98,6 @@ def compare(before: str, after: str = "HEAD", only: str = "", out: Path | None =
             if stored is not None:
                 stored.parent.mkdir(parents=True, exist_ok=True)
                 stored.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-
-
-def _digest(commit: str) -> str:
-    found = subprocess.run(["git", "rev-parse", commit], check=True, capture_output=True, text=True)
-    return found.stdout.strip()
 
 
 def _batches(left: Mapping[str, list[str]]) -> Iterator[dict[str, list[str]]]:

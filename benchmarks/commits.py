@@ -23,3 +23,9 @@ def trees(*commits: str) -> Iterator[list[Path]]:
         finally:
             for folder in found:
                 subprocess.run(["git", "worktree", "remove", "--force", str(folder)], check=True)
+
+
+def digest(commit: str) -> str:
+    """The full name of a commit."""
+    found = subprocess.run(["git", "rev-parse", commit], check=True, capture_output=True, text=True)
+    return found.stdout.strip()

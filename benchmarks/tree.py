@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commits import trees
+from benchmarks.commits import digest, trees
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 KINDS: Mapping[str, str] = {
@@ -159,10 +159,7 @@ def table(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def compare(before: str, after: str, out: Path) -> str:
     """Measure both commits, write ``tree.json`` and ``table.md`` to ``out``, and return the table."""
-    found = []
-    for commit in (before, after):
-        digest = subprocess.run(["git", "rev-parse", commit], check=True, capture_output=True, text=True)
-        found.append({"commit": digest.stdout.strip(), **measure(commit)})
+    found = [{"commit": digest(commit), **measure(commit)} for commit in (before, after)]
     out.mkdir(parents=True, exist_ok=True)
     (out / "tree.json").write_text(json.dumps({"before": found[0], "after": found[1]}, indent=1) + "\n")
     (out / "table.md").write_text(table(*found))

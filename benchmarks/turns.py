@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.commits import trees
+from benchmarks.commits import digest, trees
 from benchmarks.speed.workloads import FULL, Sizes, prepare
+from fedalpha.runs.machine import versions
 
 PLACES = ("benchmarks/speed/peers", "src/fedalpha/bench/speed/peers")
 """Where a commit keeps the script that runs a workload; the second one until the benchmarks left the package."""
@@ -35,6 +36,22 @@ def compare(
                 for side in (0, 1) if turn % 2 == 0 else (1, 0):
                     seconds[side].append(statistics.median(_rounds(places[side], work, played)[1:]))
             yield workload, seconds[0], seconds[1]
+
+
+def line(workload: str, old: list[float], new: list[float]) -> str:
+    """The result of a workload as a sentence."""
+    ratios = sorted(b / a for a, b in zip(old, new, strict=True))
+    seconds = f"{statistics.median(old):.3f} s a round before, {statistics.median(new):.3f} s after"
+    middle = statistics.median(ratios)
+    return f"{workload}: {seconds}; ratio in {len(ratios)} turns {middle:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+
+
+def store(out: Path, before: str, after: str, found: list[tuple[str, list[float], list[float]]]) -> None:
+    """Write the seconds of every turn to ``turns.json``."""
+    seconds = {workload: {"before": old, "after": new} for workload, old, new in found}
+    out.mkdir(parents=True, exist_ok=True)
+    record = {"before": digest(before), "after": digest(after), "versions": versions(), "seconds": seconds}
+    (out / "turns.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _rounds(tree: Path, work: Path, rounds: int) -> list[float]:

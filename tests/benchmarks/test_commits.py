@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -31,8 +32,19 @@ def test_a_commit_gives_its_own_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(same_bytes.compare("HEAD", "HEAD", only="killed and resumed")) == [("killed and resumed", "equal")]
 
 
-def test_commits_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_settings_that_are_stored_are_not_run_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    found = list(same_bytes.compare("HEAD", "HEAD", only="FedBetter(k=3)", out=tmp_path))
+    assert found == [("FedBetter(k=3)", "equal")]
+    monkeypatch.setattr(same_bytes, "_results", None)
+    assert list(same_bytes.compare("HEAD", "HEAD", only="FedBetter(k=3)", out=tmp_path)) == found
+
+
+def test_commits_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT)
     found = list(turns.compare("HEAD", "HEAD", turns=1, rounds=2, sizes=QUICK))
     assert [workload for workload, _, _ in found] == ["A", "B"]
     assert all(len(before) == len(after) == 1 and min(*before, *after) > 0 for _, before, after in found)
+    turns.store(tmp_path, "HEAD", "HEAD", found)
+    assert json.loads((tmp_path / "turns.json").read_text())["seconds"]["A"]["before"] == found[0][1]
+    assert turns.line("A", [2.0, 2.0], [1.0, 3.0]).endswith("ratio in 2 turns 1.000 (0.500 to 1.500)")
