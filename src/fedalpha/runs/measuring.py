@@ -81,7 +81,8 @@ class Measuring:
 
 def tested_part(setup: Setup, tested: Evaluation | None) -> dict[str, Any]:
     """An evaluation on the test set, or that there is none, as arguments of a row's context."""
-    found: dict[str, Any] = {"owners": Owners.of(setup.federation)}
+    known = setup.federation.task.correct is not None  # without an accuracy, targets need not be labels
+    found: dict[str, Any] = {"owners": Owners.of(setup.federation) if known else None}
     if tested is None:
         return {**found, "scores": dict.fromkeys(setup.federation.task.scores)}
     found |= {"accuracy": tested.accuracy, "loss": tested.loss, "correct": tested.correct}
