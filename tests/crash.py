@@ -34,6 +34,9 @@ CASES = (
     ("switch(FedSoftBetter(T=0.2), FedAvg, accuracy=0.3)", "softmax", 1),
     ("anneal(FedWorse(k=0.5), FedAvg, rounds=4)", "softmax", 3),
 )
+WITHOUT_WAITING = ("stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "softmax", 2)
+"""A case of a server that does not wait, with clients in training at every save."""
+PACE = ("--clock", "lognormal(sigma=1)", "--server", "buffered(K=2, concurrency=4)")
 ROUNDS = 6
 DRAWING = ("before", "half-way", "after")
 STEPS = ("open", "ftruncate", "write", "fsync", "close", "replace", "unlink")
@@ -71,6 +74,7 @@ def command(case: tuple[str, str, int], out: Path, resume: bool = False) -> list
     return [
         *("run", "--strategy", strategy, "--model", model, "--clients", "6", "--rounds", str(ROUNDS)),
         *("--ratio", "0.7", "--seed", "1", "--workers", str(workers), "--out", str(out)),
+        *(PACE if case == WITHOUT_WAITING else ()),
     ]
 
 
@@ -128,14 +132,15 @@ def random_kills(folder: Path, kills: int, seed: int = 0) -> tuple[int, int, int
     """Kill runs at random instants until ``kills`` have hit; (kills, runs, wrong results)."""
     rng = np.random.default_rng(seed)
     expected, seconds = {}, {}
-    for case in CASES:
+    cases = (*CASES, WITHOUT_WAITING)
+    for case in cases:
         begun = time.monotonic()
         assert finish(command(case, folder / "undisturbed" / case[1] / str(case[2]))) == 0
         seconds[case] = time.monotonic() - begun
         expected[case] = result(folder / "undisturbed" / case[1] / str(case[2]))
     done = runs = wrong = 0
     while done < kills:
-        case, out = CASES[runs % len(CASES)], folder / f"random-{runs}"
+        case, out = cases[runs % len(cases)], folder / f"random-{runs}"
         for _ in range(100):  # a run that is killed 100 times without getting to its end would be a failure
             resume = (out / "config.json").exists() and rng.random() < 0.5
             pid = start(command(case, out, resume))

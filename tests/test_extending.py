@@ -118,6 +118,10 @@ def test_every_kind_has_an_example() -> None:
         "analysis/columns",
         "runs/loggers",
         "defence/faults",
+        "clock/speeds",
+        "clock/availability",
+        "clock/servers",
+        "strategies/discounts",
     }
 
 
@@ -190,6 +194,27 @@ def test_the_run_belongs_to_its_texts(world: World, said: str) -> None:
     assert config["update"].startswith("heavy_ball(lr=0.1, batch=8")
     assert "log" not in config
     assert ("plugin" in config) == (world.plugin is not None)
+
+
+def test_clients_come_and_go_at_their_pace(world: World) -> None:
+    pace = {
+        "clock": "two_kinds(slow=0.4)",
+        "availability": "taking_turns(period=20.0)",
+        "server": "growing_buffer(K=1, concurrency=3, most=2)",
+        "strategy": "stale(FedAvg, cutoff(most=0))",
+    }
+    options = {**pace, "dataset": "rings", "clients": "6", "rounds": "4", "workers": "1", "out": "paced"}
+    world("run", *(word for key, value in options.items() for word in (f"--{key}", value)))
+    rows = [json.loads(line) for line in (world.folder / "paced" / "history.jsonl").read_text().splitlines()]
+    assert [len(row["cohort"] or ()) for row in rows] == [0, 1, 2, 2, 2]
+    for row in rows[1:]:
+        assert row["time"] % 1 == 0
+        if row["time"] < 10:
+            assert all(client % 2 == 0 for client in row["cohort"])
+        if 0 in row["staleness"]:
+            assert all(a < 0.1 for a, late in zip(row["alpha"], row["staleness"], strict=True) if late)
+    config = json.loads((world.folder / "paced" / "config.json").read_text())
+    assert {key: config[key] for key in pace} == pace
 
 
 def test_a_study_measures_with_them(world: World) -> None:

@@ -53,8 +53,10 @@ def cohort(losses, sizes=None, *, ids=None, seed=0, twins=False, **given) -> Coh
     if twins:
         moves[1], steps[1] = moves[0], steps[0]
     more = np.random.default_rng(seed + 1000)
+    staleness = np.random.default_rng(seed + 2000).integers(0, 4, n)
     labels, cosines, design = more.integers(0, 9, (n, 3)), more.integers(-8, 9, n) / 8.0, more.integers(1, 9, n) / 8.0
     if twins:
+        staleness[1] = staleness[0]
         labels[1], cosines[1], design[1] = labels[0], cosines[0], design[0]
     full = {
         "ids": np.arange(n) if ids is None else ids,
@@ -69,6 +71,7 @@ def cohort(losses, sizes=None, *, ids=None, seed=0, twins=False, **given) -> Coh
         "labels": labels,
         "cosines": cosines,
         "design": design,
+        "staleness": staleness,
     }
     return Cohort(**{**full, **given})
 

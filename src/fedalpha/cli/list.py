@@ -37,6 +37,10 @@ KINDS = {
     "columns": ("fedalpha.analysis.columns", "COLUMNS", "row"),
     "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
     "secure sums": ("fedalpha.secure.forms", "SECURES", "--secure"),
+    "clocks": ("fedalpha.clock", "CLOCKS", "--clock"),
+    "availabilities": ("fedalpha.clock", "AVAILABILITIES", "--availability"),
+    "servers": ("fedalpha.clock", "SERVERS", "--server"),
+    "discounts": ("fedalpha.strategies.discounts", "DISCOUNTS", "stale(…)"),
     "faults": ("fedalpha.defence.faults", "FAULTS", "--fault"),
     "transforms": ("fedalpha.data.transforms", "TRANSFORMS", "--transform"),
 }

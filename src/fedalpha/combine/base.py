@@ -59,6 +59,19 @@ class Reports:
         """A copy with these reports only."""
         return Reports(items)
 
+    def rebased(self, sent: Mapping[int, Broadcast], current: Broadcast) -> Reports:
+        """A copy in which the models of stale updates are w_t + (w_i − what client i was sent), in float64.
+
+        Integer buffers stay as they are. Clients that are not in ``sent`` were sent the current model.
+        """
+        items = [
+            dataclasses.replace(r, parameters=_rebased(r.parameters, sent[r.id].parameters, current.parameters))
+            if r.id in sent and r.parameters is not None
+            else r
+            for r in self.items
+        ]
+        return self.only(items)
+
     def finite(self, broadcast: Broadcast) -> bool:
         """Whether the sum has the form of the model, and the sum and the extras are finite."""
         assert self.total is not None
@@ -195,6 +208,16 @@ def _array(value: Tensor) -> NDArray[Any]:
     """The tensor as a NumPy array, without a copy unless NumPy lacks the dtype (bfloat16)."""
     found: NDArray[Any] = (value.double() if value.dtype is torch.bfloat16 else value.detach()).numpy()
     return found
+
+
+def _rebased(model: Parameters, sent: Parameters, current: Parameters) -> Parameters:
+    """w_t + (w_i − w_{t−τ}), tensor by tensor."""
+    return {
+        name: (current[name].double() + (value.double() - sent[name].double())).to(value.dtype)
+        if value.is_floating_point()
+        else value
+        for name, value in model.items()
+    }
 
 
 @dataclass(frozen=True)

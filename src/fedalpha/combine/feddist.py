@@ -46,6 +46,10 @@ class feddist(Combine):
     def init(self) -> State:
         return {"round": 0}
 
+    @property
+    def against_stale(self) -> str:
+        return "the width of the model changes from one version to the next, so an update cannot be rebased"
+
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
     ) -> tuple[Broadcast, State]:

@@ -58,6 +58,10 @@ class noise(Wrapper):
         """The standard deviation of the noise in each coordinate."""
         return self.z * 2 * self.c * self.C
 
+    @property
+    def against_absence(self) -> str:
+        return "its privacy statement counts on cohorts that are drawn at random from all clients"
+
     def check(self, company: Company) -> None:
         """Raise ValueError for a strategy that the noise does not cover, and for rules that bypass the noise."""
         if company.combine is not self:

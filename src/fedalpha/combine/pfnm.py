@@ -63,6 +63,10 @@ class pfnm(Combine):
     def wants(self) -> frozenset[str]:
         return frozenset({"labels"})
 
+    @property
+    def against_stale(self) -> str:
+        return "the width of the model changes from one version to the next, so an update cannot be rebased"
+
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
     ) -> tuple[Broadcast, State]:

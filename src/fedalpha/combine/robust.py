@@ -55,6 +55,14 @@ class Wrapper(Combine):
     def wants(self) -> frozenset[str]:
         return self.inner.wants
 
+    @property
+    def against_stale(self) -> str:
+        return self.inner.against_stale
+
+    @property
+    def against_absence(self) -> str:
+        return self.inner.against_absence
+
     def check(self, company: Company) -> None:
         self.inner.check(company)
 

@@ -39,6 +39,8 @@ class Noted:
         self.accuracy: float | None = None
         self.evaluating = evaluating
         """whether clients evaluate the model"""
+        self.late = False
+        """whether the server does not wait, so that updates may be stale"""
         self.trained = False
         """whether a client has ever delivered"""
         self._warned = False
@@ -151,6 +153,7 @@ class Noted:
             stopped=stopped,
             nodes=self._nodes,
             live=live,
+            late=self.late,
             told=self._told if self.evaluating else None,
             seconds=time.monotonic() - self._started,
         )

@@ -71,6 +71,18 @@ class Report:
         return _equal(self.parameters, broadcast.parameters)
 
 
+def _moved(model: Arrays, sent: Arrays, current: Arrays) -> Arrays:
+    """w_t + (w_i − w_{t−τ}), array by array; to the bit what `fedalpha.combine` gives."""
+    return {
+        name: (current[name].astype(np.float64) + (value.astype(np.float64) - sent[name].astype(np.float64))).astype(
+            value.dtype
+        )
+        if is_float(value)
+        else value
+        for name, value in model.items()
+    }
+
+
 def _equal(a: Arrays | None, b: Arrays | None) -> bool:
     return a is not None and b is not None and all(np.array_equal(v, b[k]) for k, v in a.items())
 
@@ -93,6 +105,16 @@ class Reports:
 
     def only(self, items: Sequence[Report]) -> Reports:
         """The same with these reports alone."""
+        return dataclasses.replace(self, items=items)
+
+    def rebased(self, sent: Mapping[int, Model], current: Model) -> Reports:
+        """A copy in which the models of stale updates are w_t + (w_i − what client i was sent), in float64."""
+        items = [
+            dataclasses.replace(r, parameters=_moved(r.parameters, sent[r.id].parameters, current.parameters))
+            if r.id in sent and r.parameters is not None
+            else r
+            for r in self.items
+        ]
         return dataclasses.replace(self, items=items)
 
     def finite(self, broadcast: Model) -> bool:

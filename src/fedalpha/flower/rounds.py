@@ -102,14 +102,14 @@ class Round:
                 problems[id] = str(reason)
                 continue
             assert reply is not None
-            self._note(report, reply)
+            self.note(report, reply)
             items.append(rules.form.report(report))
             del report, reply  # so that its memory is free before the next one is pulled
         if rules.fault is not None:
             items = rules.fault.reports(self.scene(), items)
         self.heard = self.heard.and_reports(rules.form.reports(items, running), problems)
 
-    def _note(self, report: Report, reply: Message) -> None:
+    def note(self, report: Report, reply: Message) -> None:
         """Keep what is needed of a reply after its model is gone."""
         self.told[report.id] = dataclasses.replace(report, parameters=None, extras={}, state={})
         self.metrics.append(RecordDict(dict(reply.content.metric_records)))

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from flwr.serverapp import strategy as flower
 
+from fedalpha.clock.pace import check_server, check_stale
+from fedalpha.clock.servers import Server
 from fedalpha.flower.forms import Form, NumpyForm
 from fedalpha.flower.plug_points import Mean, Optimiser, Remote, Replace, fraction
 from fedalpha.round import Admission, Algorithm
@@ -123,6 +125,34 @@ def rules(
     plugs["apply"] = optimiser or plugs["apply"]
     algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
+
+
+def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bool, shadow: Any) -> None:
+    """Raise ValueError if a live federation cannot have this server, or if rules do not work with it."""
+    if server.waits:
+        if server.first is not None:
+            raise ValueError(
+                f"server = {server}: a live server waits until its deadline; give deadline= instead of take="
+            )
+        return
+    check_server(server, clients)
+    texts = [shadow] if isinstance(shadow, str | Strategy) else shadow
+    looks = frozenset[str]().union(*(STRATEGIES.parse(text).requires for text in texts))
+    check_stale(server, rules.algorithm, looks)
+    for name, rule in (("select", rules.algorithm.select), ("strategy", rules.algorithm.weigh)):
+        if reason := rule.against_absence:
+            raise ValueError(f"{name} = {rule} does not work with server = {server}: {reason}")
+    if reason := rules.algorithm.combine.against_absence:
+        raise ValueError(f"combine = {rules.algorithm.combine} does not work with server = {server}: {reason}")
+    if rules.fault is not None:
+        raise ValueError(
+            f"fault = {rules.fault}: faults happen to a cohort, and server = {server} has none; leave it out"
+        )
+    if evaluating:
+        raise ValueError(
+            f"server = {server}: clients in training cannot evaluate, and the server would wait for them; set "
+            "fraction_evaluate=0.0 and pass evaluate_fn= to start"
+        )
 
 
 def _in_torch(update: Any, combine: Any, apply: Any, model: Any, buffers: Sequence[str]) -> tuple[Form, dict[str, Any]]:

@@ -18,6 +18,8 @@ from flwr.supercore import log
 
 from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best
+from fedalpha.clock.servers import SERVERS, Server, synchronous
+from fedalpha.flower.buffered import Buffered
 from fedalpha.flower.clients import KnownClients, Source, nobody_trained
 from fedalpha.flower.dispatch import Dispatch, Evaluate, Sending
 from fedalpha.flower.exchange import Pulled, exchange
@@ -25,7 +27,7 @@ from fedalpha.flower.journal import Journal, digest, form_of
 from fedalpha.flower.metrics import Noted
 from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
-from fedalpha.flower.rules import BUFFERS, Sampling, identity, rules, wrapped
+from fedalpha.flower.rules import BUFFERS, Sampling, check_live, identity, rules, wrapped
 from fedalpha.flower.watching import Watching
 from fedalpha.rng import generator
 from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
@@ -43,6 +45,10 @@ class FedAlpha(flower.Strategy):
     (``fraction_train=0.5`` …) go to Flower's ``FedAvg``; without ``select`` they say who trains. The strategy with
     ``over``, ``quorum`` and so on needs NumPy only; ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need
     torch on the server.
+
+    ``server="buffered(K=10, concurrency=30)"`` combines updates as they arrive instead of waiting for a cohort; a round
+    is then a version of the model, and ``deadline`` the time after which a client is given up. It needs `start`, and
+    evaluation on the server (``evaluate_fn``), because clients in training do not evaluate.
 
     ``update`` is the client update of `client_app`, if a part of it is computed on the server (scaffold, fedpage).
     ``states`` says where the state of such clients is kept: on the "server", saved with the round, or on the "node".
@@ -89,6 +95,7 @@ class FedAlpha(flower.Strategy):
         reevaluate: int = 0,
         validation: Evaluate | None = None,
         fault: Any = None,
+        server: str | Server = "synchronous",
         liars: int = 1,
         bound: float | None = 1e4,
         buffers: Sequence[str] = BUFFERS,
@@ -125,6 +132,8 @@ class FedAlpha(flower.Strategy):
             reevaluate=reevaluate,
         )
         self.rule = self.rules.algorithm.weigh
+        self.server = SERVERS.parse(server)
+        check_live(self.server, self.rules, clients, bool(self.over.fraction_evaluate), shadow)
         self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
         self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
         keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
@@ -137,14 +146,17 @@ class FedAlpha(flower.Strategy):
             "accuracy_key": accuracy_key,
             "signed": signed,
             "losses": losses,
+            **({} if self.server == synchronous() else {"server": str(self.server)}),
             **self._watching.watch.settings,
         }
         self._config = identity(given, self.rules.algorithm, update, self.over)
         evaluated, evaluating = keys.pop("evaluate", "eval_loss"), bool(self.over.fraction_evaluate)
         self._noted = Noted(self.rules.algorithm, liars, accuracy_key, evaluated, evaluating)
+        self._noted.late = not self.server.waits
         self._sampling = Sampling(self.over)
         self._clients = KnownClients(self.over.weighted_by_key, losses)
         self._dispatch = Dispatch(self.rules, self._clients, keys, validation, query_timeout, wait_for_nodes)
+        self._buffered = None if self.server.waits else Buffered(self.server, self._dispatch, seed, states == "node")
         self._journal = Journal(out, callbacks)
         self._state: ServerState | None = None
         self._record: ArrayRecord | None = None
@@ -218,6 +230,8 @@ class FedAlpha(flower.Strategy):
 
     def _train(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> ArrayRecord:
         """Select, ask, weigh and train; the arrays after the round. Replies are pulled in the order of the ids."""
+        if self._buffered is not None:
+            return self._next_version(self._buffered, server_round, Sending(grid, arrays, config))
         messages = list(self.configure_train(server_round, arrays, config, grid))
         wait = min(self._dispatch.timeout, self.admission.deadline or self._dispatch.timeout)
         clients = {} if self._now is None else {m.metadata.dst_node_id: i for i, m in self._now.messages.items()}
@@ -226,6 +240,21 @@ class FedAlpha(flower.Strategy):
             return arrays
         installed, _ = self.aggregate_train(server_round, replies)
         return arrays if installed is None else installed
+
+    def _next_version(self, buffered: Buffered, server_round: int, sending: Sending) -> ArrayRecord:
+        """The arrays of the next version, on a server that does not wait."""
+        state, least = self._ready(server_round, sending.arrays), self._sampling.least["train"]
+        if not self.over.fraction_train:
+            return sending.arrays
+        now = Round(self.rules, state, self._dispatch.connected(sending.grid, least, server_round), self.seed)
+        self._noted.begin(now, {})
+        if self.rules.optimiser is not None:
+            self.rules.optimiser.server_round = server_round
+        wait = min(self._dispatch.timeout, self.admission.deadline or self._dispatch.timeout)
+        now.outcome = buffered.play(now, sending, least, wait)
+        self._noted.begin(now, {i: self._clients.label(i) for i in now.outcome.cohort.ids.tolist()})
+        installed, _ = self._settle(now)
+        return sending.arrays if installed is None else installed
 
     def _evaluate(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> None:
         """The clients' evaluation."""
@@ -330,9 +359,14 @@ class FedAlpha(flower.Strategy):
                 self._dispatch.measure(now, step)
             assert isinstance(step, Outcome)
             now.outcome = step
+        return self._settle(now)
+
+    def _settle(self, now: Round) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Keep the state after a round and what clients told; the arrays, or None if the model was kept."""
+        assert now.outcome is not None
         self._clients.sizes.update({id: report.samples for id, report in now.told.items()})
         if self._clients.source == "train":
-            self._clients.losses.update({id: (server_round, r.losses["train"]) for id, r in now.told.items()})
+            self._clients.losses.update({id: (now.number, r.losses["train"]) for id, r in now.told.items()})
         self._state = self._watching.weigh(now, now.outcome, self.accuracy)
         metrics = self._noted.trained_with(now, self.over)
         if now.outcome.kept is not None:
@@ -386,6 +420,12 @@ class FedAlpha(flower.Strategy):
         assert self._state is not None
         if not self._driving:
             self._watching.check_loop()
+            if self._buffered is not None:
+                raise RuntimeError(
+                    f"server = {self.server} needs FedAlpha.start, which pulls replies as they come; this run is "
+                    "driven by another loop (a wrapper, or a start() of your own), which waits for all of them. Leave "
+                    "server= out"
+                )
         if not self.rows:
             self._finish(0, arrays)
         if server_round != self._state.round + 1:

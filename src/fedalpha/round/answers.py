@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedalpha.round.gate import Gate
-from fedalpha.round.orders import AskLosses, Heard, Sample
+from fedalpha.round.orders import AskLosses, Heard, Ids, Sample
 from fedalpha.select import Question
 from fedalpha.strategies import Array
 
@@ -37,6 +37,11 @@ class Answers:
             return None
         known = self._known.get(question.batch, {})
         return np.array([known[i] for i in question.ids.tolist()])
+
+    def whole(self, ids: Ids) -> dict[int, float]:
+        """The losses on all of their data that these clients were asked for."""
+        known = self._known.get(None, {})
+        return {i: known[i] for i in ids.tolist() if i in known}
 
     @property
     def clients(self) -> set[int]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from fedalpha.round.gate import Refusal
 from fedalpha.round.orders import AskLosses, Heard, Ids, Learn, Measure, Sample, Train
 from fedalpha.round.protocol import advance
 from fedalpha.round.state import Algorithm, Outcome, ServerState
@@ -58,24 +59,47 @@ class Engine(Protocol):
         """Release the engine's resources."""
 
 
-def play(algorithm: Algorithm, state: ServerState, engine: Engine, population: Population, seed: int) -> Outcome:
-    """Play one round on an engine."""
-    broadcast, heard = state.broadcast, Heard()
+def play(
+    algorithm: Algorithm,
+    state: ServerState,
+    engine: Engine,
+    population: Population,
+    seed: int,
+    heard: Heard | None = None,
+    deliver: Callable[[Train], tuple[Train, Mapping[int, str]]] | None = None,
+) -> Outcome:
+    """Play one round on an engine.
+
+    ``heard`` is what is known when the round begins. ``deliver`` says which of the clients of an order deliver, and
+    by client id why the others do not; without it all do.
+    """
+    broadcast, heard = state.broadcast, heard or Heard()
+    absent: Mapping[int, str] = {}
     while True:
         match advance(algorithm, state, population, seed, heard):
             case AskLosses() as order:
                 heard = heard.and_losses(order, engine.losses(broadcast, order.ids, order.sample))
             case Train() as order:
+                order, absent = (order, {}) if deliver is None else deliver(order)
                 reports = engine.update(broadcast, order)
-                heard = heard.and_reports(reports, reports.problems)
+                heard = heard.and_reports(reports, {**reports.problems, **absent})
             case Measure() as order:
                 heard = heard.and_measured({of: _measured(engine, state, heard, of) for of in order.of})
             case Learn() as order:
                 found = algorithm.combine.learn(broadcast, order.reports, order.alpha, population)
                 heard = heard.and_learnt(found)
             case outcome:
+                outcome = _with_planned(outcome, absent)
                 tell(outcome)
                 return outcome
+
+
+def _with_planned(outcome: Outcome, problems: Mapping[int, str]) -> Outcome:
+    """The outcome in which refusals for these reasons, by client id, are marked as planned."""
+    if not problems:
+        return outcome
+    refusals = [dataclasses.replace(r, planned=problems.get(r.client) == r.reason) for r in outcome.refusals]
+    return dataclasses.replace(outcome, refusals=refusals)
 
 
 def _measured(engine: Engine, state: ServerState, heard: Heard, of: int | None) -> float:
@@ -94,18 +118,35 @@ def tell(outcome: Outcome, say: Callable[..., None] = log.log, nodes: Mapping[in
     """
     round = outcome.state.round
 
-    def name(clients: Iterable[int]) -> str:
-        return ", ".join(f"{i} (node {nodes[i]})" if nodes and i in nodes else str(i) for i in clients)
-
-    refused: dict[str, dict[int, None]] = {}
-    for refusal in outcome.refusals:
-        refused.setdefault(refusal.reason, {})[refusal.client] = None
-    for reason, clients in refused.items():
-        say(logging.WARNING, "round %d: client %s refused: %s", round, name(clients), reason)
+    tell_refusals(round, outcome.refusals, say, nodes)
     if outcome.idle:
-        say(logging.INFO, "round %d: client %s sent the model back unchanged", round, name(outcome.idle))
+        say(logging.INFO, "round %d: client %s sent the model back unchanged", round, _name(outcome.idle, nodes))
     if outcome.dominant is not None:
         share = 100 * float(outcome.alpha.max())
-        say(logging.INFO, "round %d: client %s has %.4g %% of alpha", round, name([outcome.dominant]), share)
+        say(logging.INFO, "round %d: client %s has %.4g %% of alpha", round, _name([outcome.dominant], nodes), share)
     if outcome.kept is not None:
         say(logging.WARNING, "round %d: the model is kept: %s", round, outcome.kept)
+
+
+def tell_refusals(
+    round: int,
+    refusals: Iterable[Refusal],
+    say: Callable[..., None] = log.log,
+    nodes: Mapping[int, str] | None = None,
+) -> None:
+    """Log the refusals of a round, a line for each reason; those that the virtual clock explains are no warnings."""
+    refused: dict[tuple[str, bool], dict[int, None]] = {}
+    for refusal in refusals:
+        refused.setdefault((refusal.reason, refusal.planned), {})[refusal.client] = None
+    for (reason, planned), clients in refused.items():
+        say(
+            logging.INFO if planned else logging.WARNING,
+            "round %d: client %s refused: %s",
+            round,
+            _name(clients, nodes),
+            reason,
+        )
+
+
+def _name(clients: Iterable[int], nodes: Mapping[int, str] | None) -> str:
+    return ", ".join(f"{i} (node {nodes[i]})" if nodes and i in nodes else str(i) for i in clients)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedalpha.round.orders import Heard, Ids
 from fedalpha.strategies import Array
-
-Ids = NDArray[np.int64]
 
 LONGEST_REASON = 500
 """Characters of a refusal's reason that are kept: a client may send a text of any length, and reasons are stored."""
@@ -94,16 +92,20 @@ class Refusal:
 
     client: int
     reason: str
+    planned: bool = False
+    """Whether the virtual clock is the reason: the client came too late, or it was gone."""
 
 
 class Gate:
     """The gate of one round; ``refusals`` lists what it refused, ``idle`` clients that returned the model unchanged."""
 
-    def __init__(self, admission: Admission, broadcast: Any, run: int, round: int) -> None:
+    def __init__(self, admission: Admission, broadcast: Any, run: int, round: int, heard: Heard | None = None) -> None:
         self.admission = admission
         self.broadcast = broadcast
         self.run = run
         self.round = round
+        self._stale: Mapping[int, int] = (heard.arrived or {}) if heard else {}
+        self._sent: Mapping[int, Any] = heard.sent if heard else {}
         self.refusals: list[Refusal] = []
         self.idle: list[int] = []
         self._out: set[int] = set()
@@ -152,7 +154,7 @@ class Gate:
             first, *others = found[id]
             if all(first.same(other) for other in others):
                 items.append(first)
-                if first.unchanged(self.broadcast):
+                if first.unchanged(self._sent.get(id, self.broadcast)):
                     self.idle.append(id)
                 for _ in others:
                     self.refuse(id, "sent its update again; one counts", out=False)
@@ -172,7 +174,8 @@ class Gate:
         """What is wrong with a report, in words; None if nothing is."""
         if report.id not in asked:
             return "was not asked in this round"
-        if report.origin is not None and report.origin != (self.run, self.round):
+        expected = self.run, self.round - self._stale.get(report.id, 0)
+        if report.origin is not None and report.origin != expected:
             return f"its update belongs to run {report.origin[0]}, round {report.origin[1]}"
         deadline = self.admission.deadline
         if deadline is not None and report.delay > deadline:
@@ -180,7 +183,7 @@ class Gate:
         for kind, loss in report.losses.items():
             if reason := self._bad_loss(kind, loss):
                 return reason
-        return report.misfit(self.broadcast)
+        return report.misfit(self._sent.get(report.id, self.broadcast))
 
     def refuse(self, client: int, reason: str, out: bool = True) -> None:
         """Record a refusal; with ``out`` nothing else from this client is used in this round."""

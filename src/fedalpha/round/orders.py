@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedalpha.select import Population
 from fedalpha.strategies import Array
 
 Ids = NDArray[np.int64]
@@ -94,6 +95,14 @@ class Heard:
     """Losses on the server's own data: of the clients' models by id, of the current model under None."""
     learnt: Array | None = None
     """The coefficients that the combine rule learnt on the server's own data, aligned with the reports."""
+    among: Population | None = None
+    """The clients that a selection may choose from; None for all."""
+    arrived: Mapping[int, int] | None = None
+    """On a server that does not wait: the staleness of each client that has delivered, which is then the cohort."""
+    sent: Mapping[int, Any] = field(default_factory=dict)
+    """What each client of `arrived` was sent, if it was not the current model."""
+    rebase: bool = True
+    """Whether a stale update is added to the current model; if not, the stale model itself is used."""
 
     def and_losses(self, order: AskLosses, losses: Array, problems: Mapping[int, str] | None = None) -> Heard:
         return dataclasses.replace(self, losses=(*self.losses, (order, losses, problems or {})))

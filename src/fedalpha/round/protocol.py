@@ -13,9 +13,10 @@ import numpy as np
 
 from fedalpha.rng import generator
 from fedalpha.round.answers import Answers
+from fedalpha.round.choosing import choose
 from fedalpha.round.ending import Ending
 from fedalpha.round.gate import Gate
-from fedalpha.round.orders import Heard, Learn, Measure, Order, Train
+from fedalpha.round.orders import AskLosses, Heard, Learn, Measure, Order, Train
 from fedalpha.round.state import Algorithm, Outcome, ServerState
 from fedalpha.round.weighing import Short, Weighed, admit, design, gather, nobody, observe, share_out, weigh
 from fedalpha.select import Population, Question
@@ -33,21 +34,26 @@ def advance(
     """
     if algorithm.secure is not None:
         algorithm = algorithm.secure.played(algorithm)
-    gate = Gate(algorithm.admission, state.broadcast, seed, state.round)
+    gate = Gate(algorithm.admission, state.broadcast, seed, state.round, heard)
     losses = Answers(gate, heard, state.round)
 
-    # 1. Select a cohort. Some selections look at losses first.
-    rng = generator(seed, "cohort", state.round)
-    question = algorithm.select.ask(state.select, population, rng)
-    if question is not None and (order := losses.missing(question)):
-        return order
-    rng = generator(seed, "cohort", state.round)
-    ids, selected = algorithm.select.select(state.select, population, losses.to(question), rng)
-    cohort = gather(population, ids, state)
+    # 1. Select a cohort. Some selections look at losses first. A server that does not wait takes who has delivered.
+    if heard.arrived is None:
+        among = population if heard.among is None else heard.among
+        chosen = choose(algorithm.select, state.select, among, lambda: generator(seed, "cohort", state.round), losses)
+    else:
+        chosen = np.array(sorted(heard.arrived), dtype=np.int64), state.select
+    if isinstance(chosen, AskLosses):
+        return chosen
+    ids, selected = chosen
+    stale = heard.arrived
+    cohort = gather(population, ids, state, stale=stale)
     ending = Ending(algorithm, state, population, selected, ids, gate, losses)
 
     # 2. Ask for losses before training, if the strategy weighs by them. Clients that are refused count as absent.
     needs = algorithm.weigh.needs(state.weigh, cohort)
+    if "staleness" in needs and stale is None:
+        stale = dict.fromkeys(ids.tolist(), 0)
     before = Question(ids) if "before" in needs else None
     if before is not None and (order := losses.missing(before)):
         return order
@@ -55,7 +61,7 @@ def advance(
     if short := gate.short(len(present), len(ids)) or nobody(population.sizes(present)):
         return ending.stop(cohort, Short(short))
     shares = design(algorithm.select, population, present) if "design" in needs else None
-    cohort = gather(population, present, state, losses.to(before and Question(present)), shares)
+    cohort = gather(population, present, state, losses.to(before and Question(present)), shares, stale)
 
     # 3. Weigh, then train the clients with alpha ≠ 0; or train all clients, then weigh.
     weighed: Weighed | Measure | Short | None = None
@@ -74,6 +80,8 @@ def advance(
     reports = admit(gate, train, heard)
     if isinstance(reports, Short | Train):
         return ending.stop(cohort, reports)
+    if heard.sent and heard.rebase:
+        reports = reports.rebased(heard.sent, state.broadcast)
     if isinstance(weighed, Weighed):
         shared = share_out(weighed, present, rule, train, reports)
         if not isinstance(shared, tuple):
@@ -82,7 +90,7 @@ def advance(
         lost = len(train.ids) - len(reports.items)
     else:
         shares = None if shares is None else shares[np.isin(present, reports.ids)]
-        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)), shares)
+        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)), shares, stale)
         seen = observe(algorithm, cohort, population, state.broadcast, reports, needs)
         if isinstance(seen, Short):
             return ending.stop(cohort, seen, reports)

@@ -22,7 +22,7 @@ from fedalpha.strategies import Array, Cohort, Need, State, Strategy
 from fedalpha.strategies import weigh as checked_weights
 from fedalpha.strategies.cohort import LOSSES
 
-_FREE: frozenset[Need] = frozenset({"before", "train", "accuracy"})
+_FREE: frozenset[Need] = frozenset({"before", "train", "accuracy", "staleness"})
 """What every round can give a shadow rule."""
 
 
@@ -110,6 +110,8 @@ class Told:
         cohort = self.outcome.cohort
         if cohort.accuracy is None:
             cohort = cohort.replace(accuracy=self.accuracy)
+        if cohort.staleness is None:
+            cohort = cohort.replace(staleness=np.zeros(len(cohort)))
         seen = {
             kind: self._losses(kind)
             for kind in sorted(rule.needs(state, cohort) & set(LOSSES))

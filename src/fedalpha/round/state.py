@@ -87,6 +87,9 @@ class ServerState:
     watch: State = field(default_factory=dict)
     """What the run watches and the round does not use: shadow rules' states, the best model so far."""
 
+    clock: State = field(default_factory=dict)
+    """Simulated time, and on a server that does not wait the clients in training with the versions they were sent."""
+
     @property
     def model(self) -> Any:
         """The current model, as a state dict."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +48,14 @@ def gather(
     state: ServerState,
     before: Array | None = None,
     design: Array | None = None,
+    stale: Mapping[int, int] | None = None,
 ) -> Cohort:
     """The cohort of these clients, with what is known of them before training. An unknown size counts as 1."""
     sizes, optima = np.nan_to_num(population.sizes(ids), nan=1.0), population.optima(ids)
     if not sizes.any():  # a cohort needs a positive size; the round then stops because of `nobody`
         sizes = np.ones(len(ids))
-    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima, design=design)
+    late = None if stale is None else np.array([stale[i] for i in ids.tolist()], dtype=np.float64)
+    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima, design=design, staleness=late)
 
 
 def design(select: Select, population: Population, ids: Ids) -> Array:

@@ -45,6 +45,7 @@ def describe(setup: Setup, place: Place | None = None) -> dict[str, Any]:
         "seed": setup.seed,
         "signal": setup.evaluate.signal,
         "evaluate_every": setup.evaluate.every,
+        **setup.pace.settings,
         **setup.watch.settings,
         **({} if place is None else {"vectorise": getattr(place, "vectorise", None)}),
         **({} if settings is None else {"settings": settings}),
@@ -63,6 +64,7 @@ def _settings(setup: Setup, place: Place) -> dict[str, Any] | None:
         "apply": (algorithm.apply, APPLIES),
         "fault": (setup.fault, FAULTS),
         "engine": (dataclasses.replace(place, workers=None), ENGINES),
+        **setup.pace.rules,
     }
     named = isinstance(setup.model, str | Model) and all(_has_text(*rule) for rule in rules.values())
     if data.settings is None or data.settings["seed"] != setup.seed or task is None or not named:
@@ -71,6 +73,7 @@ def _settings(setup: Setup, place: Place) -> dict[str, Any] | None:
         **data.settings,
         "model": str(setup.model),
         **{name: None if rule is None else str(rule) for name, (rule, _) in rules.items()},
+        **{name: setup.pace.settings.get(name) for name in setup.pace.rules},
         "rounds": setup.rounds,
         "task": task,
         "quorum": algorithm.admission.quorum,

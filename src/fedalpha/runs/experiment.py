@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.analysis import columns
 from fedalpha.analysis.history import Best, History, Row
 from fedalpha.apply import APPLIES, Apply
+from fedalpha.clock import Availability, Clock, Pace, Server
 from fedalpha.combine import COMBINES, Combine
 from fedalpha.data.federations import Federation
 from fedalpha.defence.faults import FAULTS, Fault, Faulty
 from fedalpha.engine import ENGINES, Place
 from fedalpha.fast.threads import single_thread
-from fedalpha.round import Admission, Algorithm, Engine, Gate, Outcome, ServerState, play
+from fedalpha.round import Admission, Algorithm, Engine, Gate, Outcome, ServerState
+from fedalpha.round.pacing import play_at
 from fedalpha.round.shadow import Asked
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.description import describe
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.runs.folder import Folder
 from fedalpha.runs.loggers import LOGGERS
-from fedalpha.runs.measuring import Measuring, tested_part
+from fedalpha.runs.measuring import Measuring, tested_part, timed_part
 from fedalpha.runs.setup import AnyModel, Setup
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
@@ -51,6 +53,9 @@ def run(
     reevaluate: int = 0,
     fault: str | Fault | None = None,
     secure: str | Secure | None = None,
+    server: str | Server = "synchronous",
+    clock: str | Clock | None = None,
+    availability: str | Availability = "always",
     evaluate: int | Evaluate = 1,
     engine: str | Place = "embedded",
     callbacks: Sequence[str | Callback] = (),
@@ -62,6 +67,12 @@ def run(
     after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
     server measures on its validation part; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)";
     ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md).
+
+    ``clock`` says how many simulated seconds clients take, such as "lognormal(sigma=1)", and ``availability`` when they
+    can be reached, such as "diurnal(share=0.3)"; with a clock ``deadline`` counts simulated seconds. ``server`` says
+    for whom the server waits: "synchronous", "synchronous(take=10)", or "buffered(K=10, concurrency=30)", which
+    combines updates as they arrive; a round is then a version of the model.
+
     ``evaluate`` says how often the test set is evaluated (a number of rounds), or more with `Evaluate`.
 
     ``engine`` says where clients are computed: "embedded" (this machine), "embedded(workers=2)",
@@ -95,6 +106,9 @@ def run(
         reevaluate=reevaluate,
         fault=fault,
         secure=secure,
+        server=server,
+        clock=clock,
+        availability=availability,
         evaluate=evaluate,
     )
     history = planned.run(engine, callbacks, out)
@@ -119,6 +133,9 @@ def plan(
     reevaluate: int,
     fault: str | Fault | None,
     secure: str | Secure | None,
+    server: str | Server | None,
+    clock: str | Clock | None,
+    availability: str | Availability | None,
     evaluate: int | Evaluate,
 ) -> Experiment:
     """The run that these arguments of `run` describe. The command line builds its runs here, too."""
@@ -138,7 +155,8 @@ def plan(
     )
     watched = evaluate if isinstance(evaluate, Evaluate) else Evaluate(evaluate)
     broken = None if fault is None else FAULTS.parse(fault)
-    return Experiment(federation, algorithm, model, rounds, seed, watched, broken)
+    pace = Pace.of(server, clock, availability)
+    return Experiment(federation, algorithm, model, rounds, seed, watched, broken, pace)
 
 
 def _secure(text: str | Secure) -> Secure:
@@ -211,7 +229,9 @@ class Experiment(Setup):
         row = begin[1][-1] if begin and begin[1] else None
         if row is None or "stopped" in row or row["round"] == self.rounds or self.due(row["round"]):
             return
-        blank = columns.row(columns.Context(round=row["round"], **tested_part(self, None)))
+        blank = columns.row(
+            columns.Context(round=row["round"], **timed_part(self, row.get("time")), **tested_part(self, None))
+        )
         for found in columns.columns():
             if found.tested and found.name in row:
                 if found.name in blank:
@@ -261,8 +281,6 @@ class Experiment(Setup):
 
     def _play(self, engine: Engine, state: ServerState) -> tuple[Outcome, dict[str, Any] | None]:
         """The outcome of a round, its state with those of the shadow rules, and what those would have weighed."""
-        if self.fault is not None:
-            engine = Faulty(engine, self.fault, self.seed, state.round, self.federation.clients)
         outcome = self._played(engine, state)
         shadows = self.watch.shadows
         if not shadows.rules:
@@ -277,11 +295,19 @@ class Experiment(Setup):
 
     def _played(self, engine: Engine, state: ServerState) -> Outcome:
         """The outcome of a round, through the secure sum if there is one."""
+        at = self._in_version(engine)
         if self.algorithm.secure is None:
-            return play(self.algorithm, state, engine, self.federation, self.seed)
+            return play_at(self.pace, self.algorithm, state, at, self.federation, self.seed)
         from fedalpha.engine.backends.veiled import Veiled
 
-        veiled = Veiled(engine, self.algorithm, self.seed, state.round)
-        outcome = play(self.algorithm, state, veiled, self.federation, self.seed)
+        veiled = Veiled(at(state.round), self.algorithm, self.seed, state.round)
+        outcome = play_at(self.pace, self.algorithm, state, lambda version: veiled, self.federation, self.seed)
         down = outcome.bytes_down + veiled.costs.down
         return dataclasses.replace(outcome, bytes_down=down, secure=veiled.told)
+
+    def _in_version(self, engine: Engine) -> Callable[[int], Engine]:
+        """The engine whose clients work in a round or version; faults happen in versions."""
+        if self.fault is None:
+            return lambda version: engine
+        fault = self.fault
+        return lambda version: Faulty(engine, fault, self.seed, version, self.federation.clients)

@@ -46,6 +46,7 @@ class Measuring:
             outcome=outcome,
             secure=setup.algorithm.secure is not None,
             influence=self._influence(outcome),
+            **timed_part(setup, state.clock.get("time")),
             **tested_part(setup, tested),
             validation_accuracy=validated.accuracy if validated and (weighs or setup.watch.looks) else None,
             validation_loss=validated.loss if validated and setup.watch.looks else None,
@@ -77,6 +78,11 @@ class Measuring:
         rules = self.setup.algorithm.weigh, self.setup.algorithm.combine
         found = influence(*rules, outcome.cohort, outcome.alpha, self.setup.evaluate.liars, outcome.lost)
         return found.row() if found else None
+
+
+def timed_part(setup: Setup, time: float | None) -> dict[str, Any]:
+    """Simulated time as arguments of a row's context; empty without a clock."""
+    return {"time": time, "late": not setup.pace.server.waits} if setup.pace.timed else {}
 
 
 def tested_part(setup: Setup, tested: Evaluation | None) -> dict[str, Any]:

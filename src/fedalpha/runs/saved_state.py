@@ -15,8 +15,9 @@ if TYPE_CHECKING:  # a Flower server with a plain mean saves its state without t
 def state_tree(state: ServerState) -> dict[str, Any]:
     """A server state as a tree; a built-in architecture as its text, a user's module as nothing."""
     tree = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-    if not state.watch:
-        del tree["watch"]
+    for name in ("watch", "clock"):
+        if not tree[name]:
+            del tree[name]
     architecture = getattr(state.broadcast, "architecture", None)
     text = None
     if architecture is not None:
@@ -58,6 +59,9 @@ def check_state(state: ServerState, start: ServerState) -> None:
     found, expected = ({k: (v.shape, v.dtype) for k, v in p.items()} for p in _models(state, start))
     if found != expected:
         raise ValueError("its model has other parameters than the run's")
+    for sent in state.clock.get("versions", {}).values():
+        if {k: (v.shape, v.dtype) for k, v in sent["parameters"].items()} != expected:
+            raise ValueError("a version that clients train from has other parameters than the run's model")
 
 
 def _models(state: ServerState, start: ServerState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -47,6 +47,24 @@ def _engine(text: str) -> str:
     return str(place)
 
 
+def _server(text: str | None) -> str | None:
+    from fedalpha.clock import SERVERS
+
+    return None if text is None else str(SERVERS.parse(text))
+
+
+def _clock(text: str | None) -> str | None:
+    from fedalpha.clock import CLOCKS
+
+    return None if text is None else str(CLOCKS.parse(text))
+
+
+def _availability(text: str | None) -> str | None:
+    from fedalpha.clock import AVAILABILITIES
+
+    return None if text is None else str(AVAILABILITIES.parse(text))
+
+
 def _address(address: str | None) -> str | None:
     """Whoever runs a cluster can run code in a process that joins it."""
     if address is not None:
@@ -108,6 +126,15 @@ class Settings(BaseModel):
     secure: str | None = Field(
         None, description="Let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
     )
+    server: Annotated[str | None, AfterValidator(_server)] = Field(
+        "synchronous", description="For whom the server waits, such as buffered(K=10, concurrency=30)"
+    )
+    clock: Annotated[str | None, AfterValidator(_clock)] = Field(
+        None, description="Simulated seconds that clients take, such as lognormal(sigma=1) [default: no simulated time]"
+    )
+    availability: Annotated[str | None, AfterValidator(_availability)] = Field(
+        "always", description="When clients can be reached, such as diurnal(share=0.3)"
+    )
     pixels: str = Field("unit", description="Values of pixels: unit (0–1), raw, or standard (mean 0, deviation 1)")
     transform: str | None = Field(
         None, description="Random change of the samples that clients train on, such as chain(crop(padding=4), flip)"
@@ -154,6 +181,7 @@ class Settings(BaseModel):
 
     def resolved(self) -> Settings:
         """The same settings with every default made explicit, as ``config.json`` keeps them."""
+        from fedalpha.clock import Pace
         from fedalpha.data import DATASETS
         from fedalpha.select import SELECTIONS
         from fedalpha.update import UPDATES
@@ -161,12 +189,14 @@ class Settings(BaseModel):
         self._check_texts()
         update = completed("update", UPDATES.parse(self.update), vars(self))
         select = completed("select", SELECTIONS.parse(self.select), vars(self))
+        pace = Pace.of(self.server, self.clock, self.availability).settings
         return self.model_copy(
             update={
                 "model": self.model or DATASETS.parse(self.dataset).model,
                 "validation": self.validation_for([self.strategy]),
                 "select": str(select),
                 "update": str(update),
+                **{name: pace.get(name) for name in ("server", "clock", "availability")},
                 **dict.fromkeys(("stop", "keep", "shadow")),
                 **self._watch().settings,
                 **dict.fromkeys([*SHORTHANDS["select"], *SHORTHANDS["update"]]),
@@ -268,6 +298,9 @@ class Settings(BaseModel):
             reevaluate=self.reevaluate,
             fault=self.fault,
             secure=self.secure,
+            server=self.server,
+            clock=self.clock,
+            availability=self.availability,
             evaluate=Evaluate(self.evaluate_every, self.signal, self.liars, *watched),
         )
 

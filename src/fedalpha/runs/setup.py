@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from fedalpha.analysis.watch import Watch
+from fedalpha.clock import Pace
 from fedalpha.data.federations import Federation
 from fedalpha.defence.faults import Fault
 from fedalpha.models import Model, initial
 from fedalpha.rng import integer
 from fedalpha.round import Algorithm, ServerState
+from fedalpha.round.pacing import begin
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.text import whole
 from fedalpha.update import Broadcast
@@ -33,6 +35,8 @@ class Setup:
     evaluate: Evaluate = field(default_factory=Evaluate)
     fault: Fault | None = None
     """What goes wrong on purpose."""
+    pace: Pace = field(default_factory=Pace)
+    """Simulated time, and for whom the server waits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", whole("rounds", self.rounds))
@@ -50,6 +54,8 @@ class Setup:
             )
         if self.algorithm.secure is not None and self.algorithm.secure.blind and self.watch.shadows.rules:
             raise ValueError(f"shadow rules look at losses, which {self.algorithm.secure} hides; leave shadow out")
+        self.pace.check(self.federation)
+        self.pace.check_company(self.algorithm, self.watch.shadows.requires)
         self.watch.check(self.algorithm, self.federation.task.correct is not None)
         if self.looks_at("validation") and self.federation.validation is None:
             who = "stop or keep" if self.watch.looks else "a shadow rule"
@@ -78,7 +84,7 @@ class Setup:
         shape, classes, clients = self.federation.shape, self.federation.classes, self.federation.clients
         architecture, parameters = initial(self.model, shape, classes, integer(self.seed, "model"))
         state = self.algorithm.init(Broadcast(architecture, parameters), clients)
-        return dataclasses.replace(state, watch=self.watch.init(clients))
+        return dataclasses.replace(state, watch=self.watch.init(clients), clock=begin(self.pace))
 
     def due(self, round: int) -> bool:
         """Whether the test set is evaluated after this round, even if it is not the last one."""

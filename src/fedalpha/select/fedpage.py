@@ -37,6 +37,10 @@ class fedpage(uniform):
         if isinstance(self.p, bool) or not 0 < self.p <= 1:
             raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with all clients, in (0, 1]")
 
+    @property
+    def against_stale(self) -> str:
+        return "in some rounds all clients take part, and a server that does not wait has no such rounds"
+
     def select(
         self, state: State, population: Population, losses: Array | None, rng: np.random.Generator
     ) -> tuple[Ids, State]:

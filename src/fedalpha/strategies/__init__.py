@@ -13,6 +13,8 @@ the file by itself, and the contract suite tests the strategy. A strategy needs 
   clients counts, `FedMGDA` makes no client worse, `TERM` is a name for the soft rules.
 - For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps), `FedDisco`
   (class counts), `AAggFF` and `PropFair` (fairness), `FedAWA` (agreement of updates), `FedAU` (unknown participation).
+- On servers that do not wait: `stale` discounts old updates (`FedAsync`, `FedBuff`), `even` makes up for the advantage
+  of fast clients (`FedStaleWeight`).
 - `unbiased` corrects for random cohorts, `extrapolate` (`FedExP`) lengthens the step where updates disagree.
 """
 
@@ -113,6 +115,7 @@ def weights(
     cosines: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     design: ArrayLike | None = None,
+    staleness: ArrayLike | None = None,
 ) -> Array:
     """The weights alpha of one cohort, from a fresh state.
 
@@ -140,5 +143,6 @@ def weights(
         cosines=cosines,  # type: ignore[arg-type]
         labels=labels,  # type: ignore[arg-type]
         design=design,  # type: ignore[arg-type]
+        staleness=staleness,  # type: ignore[arg-type]
     )
     return weigh(rule, rule.init(n), cohort)[0]

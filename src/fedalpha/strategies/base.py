@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedalpha.strategies.cohort import Cohort, Need
 from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.discounts import DISCOUNTS
 from fedalpha.strategies.simplex import Array, fill, normalise
 from fedalpha.text import Registry, Spelled
 
@@ -195,5 +196,10 @@ def entangled(rule: Strategy) -> ValueError:
     )
 
 
-STRATEGIES: Registry[Strategy] = Registry("strategy", Strategy, package=__package__)  # type: ignore[type-abstract]
+STRATEGIES: Registry[Strategy] = Registry(
+    "strategy",
+    Strategy,  # type: ignore[type-abstract]
+    (DISCOUNTS,),
+    package=__package__,
+)
 """Every strategy that can be written as text."""

@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedalpha.strategies.simplex import Array, normalise
 
-Need = Literal["before", "train", "after", "steps", "norms", "gram", "cosines", "labels", "design", "accuracy"]
+Need = Literal[
+    "before", "train", "after", "steps", "norms", "gram", "cosines", "labels", "design", "accuracy", "staleness"
+]
 
 
 LOSSES: tuple[Need, ...] = ("before", "train", "after")
 
 
-KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "design", "accuracy"})
+KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "design", "accuracy", "staleness"})
 """If a rule needs no more than this, the cohort is weighed before training: clients with alpha = 0 do not train."""
 
 
@@ -30,8 +32,9 @@ class Cohort:
     F_i(w_i); ``optima`` the F_i* (0 where unknown); ``steps`` local steps, ``norms`` the norms
     ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩; ``cosines`` those between w_i and w_t;
     ``labels`` the class counts, one row per client; ``design`` p_i/π_i, where p_i is the client's share of all
-    data and π_i its chance to be selected. What a rule did not ask for is ``None``. ``pull`` is η·μ of the local
-    steps (FedProx), 0 without a pull towards w_t.
+    data and π_i its chance to be selected; ``staleness`` τ, how many versions older than w_t the model is from which
+    the client trained (0 on a synchronous server). What a rule did not ask for is ``None``. ``pull`` is η·μ of the
+    local steps (FedProx), 0 without a pull towards w_t.
     """
 
     ids: NDArray[np.int64]
@@ -48,6 +51,7 @@ class Cohort:
     cosines: Array | None = None
     labels: Array | None = None
     design: Array | None = None
+    staleness: Array | None = None
     pull: float = 0.0
 
     def __post_init__(self) -> None:
@@ -64,7 +68,7 @@ class Cohort:
             raise ValueError("ids repeat: a client takes part once in a round, so its id may appear only once")
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "sizes", sizes)
-        for name in ("before", "train", "after", "optima", "steps", "norms", "cosines", "design"):
+        for name in ("before", "train", "after", "optima", "steps", "norms", "cosines", "design", "staleness"):
             value = getattr(self, name)
             if value is not None:
                 label = f"losses ({name})" if name in LOSSES else name
@@ -72,6 +76,8 @@ class Cohort:
                 if len(vector) != n:
                     raise ValueError(f"{label} has {len(vector)} values for {n} clients (sizes): pass one per client")
                 object.__setattr__(self, name, vector)
+        if self.staleness is not None and (self.staleness < 0).any():
+            raise ValueError("staleness counts versions of the model: give numbers ≥ 0")
         if self.gram is not None:
             gram = np.asarray(self.gram, dtype=np.float64)
             if gram.shape != (n, n) or not np.isfinite(gram).all():

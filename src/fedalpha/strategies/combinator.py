@@ -32,6 +32,14 @@ class Combinator(Strategy):
     def requires(self) -> frozenset[Need]:
         return frozenset[Need]().union(*(m.requires for m in self.members))
 
+    @property
+    def against_stale(self) -> str:
+        return next((why for m in self.members if (why := m.against_stale)), "")
+
+    @property
+    def against_absence(self) -> str:
+        return next((why for m in self.members if (why := m.against_absence)), "")
+
     def check(self, company: Company) -> None:
         for member in self.members:
             member.check(company)

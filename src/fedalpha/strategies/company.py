@@ -33,5 +33,15 @@ class PlugPoint:
         """What a combine rule needs besides models: class counts (``labels``), the server's own data (``server``)."""
         return frozenset()
 
+    @property
+    def against_stale(self) -> str:
+        """Why the rule does not work with updates of older versions of the model; empty if it does."""
+        return ""
+
+    @property
+    def against_absence(self) -> str:
+        """Why the rule does not work where times decide who takes part; empty if it does."""
+        return ""
+
     def check(self, company: Company) -> None:
         """Raise ValueError if the rule does not work in this algorithm. Rules with inner rules also check those."""

@@ -23,6 +23,10 @@ class Unbiased(Combinator, name="unbiased"):
     def requires(self) -> frozenset[Need]:
         return super().requires | {"design"}
 
+    @property
+    def against_absence(self) -> str:
+        return "it divides by each client's chance to be in a cohort, which is not known there"
+
     def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
         return super().needs(state, cohort) | {"design"}
 

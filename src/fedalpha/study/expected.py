@@ -10,6 +10,8 @@ from fedalpha.study.cells import Cell
 
 def why_not(measure: Measure, cell: Cell) -> str:
     """Why a cell can hardly have a value of this measure; empty if it can."""
+    if measure.timed and cell.settings.clock is None:
+        return 'runs have no simulated time; write clock = "lognormal(sigma=1)" or another one under [settings]'
     rounds, every, stop = cell.settings.rounds, cell.settings.evaluate_every, cell.stop_at
     if measure.at is not None:
         if measure.at > rounds:
@@ -18,6 +20,8 @@ def why_not(measure: Measure, cell: Cell) -> str:
             return f"runs are evaluated every {every} rounds"
     name = str(measure).partition("@")[0]
     known = next((found for found in numbers() if found.name == name), None)
+    if known is not None and known.timed:
+        return "" if cell.settings.clock is not None else "only runs with a clock compute it"
     if known is not None and known.optional and name not in (cell.settings.scores or ""):
         return f"runs do not compute it; write scores = {name!r} under [settings]"
     if stop is None:

@@ -65,6 +65,10 @@ class fedpage(sgd):
         if isinstance(self.p, bool) or not 0 < self.p <= 1:
             raise ValueError(f"fedpage: p = {self.p!r}; give the chance of a round with all clients, in (0, 1]")
 
+    @property
+    def against_stale(self) -> str:
+        return "one random draw decides for all clients of a version whether they send full gradients"
+
     def check(self, company: Company) -> None:
         """The selection and the client update share one random draw, so both need the same ``p``."""
         select = company.select

@@ -51,6 +51,10 @@ class Context:
     stopped: str | None = None
     nodes: Mapping[int, str] | None = None
     told: Mapping[int, float] | None = None
+    time: float | None = None
+    """Simulated seconds since the start of the run; None without a clock."""
+    late: bool = False
+    """Whether the server does not wait, so that updates may be stale."""
     scores: Mapping[str, float | None] = field(default_factory=dict)
     seconds: float = 0.0
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -77,6 +81,8 @@ class Column(ABC):
     """Whether the cells of a study keep it (per-client columns: where the study asks for them)."""
     optional: ClassVar[bool] = False
     """Whether only some runs have it; a study's cells then keep it only where a row has it."""
+    timed: ClassVar[bool] = False
+    """Whether only runs with simulated time have it."""
     heading: ClassVar[str] = ""
     scale: ClassVar[float] = 1.0
     """The factor for display: 100 for fractions, which are shown in %."""

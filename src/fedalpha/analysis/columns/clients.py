@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -71,6 +72,28 @@ class WorstClientAccuracy(_Served):
     def value(self, context: Context) -> float | None:
         found = context.once(accuracies)
         return None if found is None else float(found.min())
+
+
+@COLUMNS.register
+class WorstTenthAccuracy(_Served):
+    """The mean accuracy of the tenth of the clients (at least one) that is served worst, in runs with a clock."""
+
+    name = "worst_tenth_accuracy"
+    order = 55
+    heading = "accuracy of the worst tenth (%)"
+    better = "higher"
+    optional = True
+    timed = True
+
+    def present(self, context: Context) -> bool:
+        return context.time is not None
+
+    def value(self, context: Context) -> float | None:
+        found = context.once(accuracies)
+        if found is None:
+            return None
+        worst = np.sort(found)[: math.ceil(len(found) / 10)]
+        return math.fsum(worst.tolist()) / len(worst)
 
 
 @COLUMNS.register

@@ -97,6 +97,8 @@ class Measure(ABC):
     """Its place in lists; a new measure keeps the default."""
     in_rounds: ClassVar[bool] = False
     """Whether it counts rounds: then censored runs can be cut at a common round."""
+    timed: ClassVar[bool] = False
+    """Whether only runs with simulated time have it."""
     text: str
     heading: str
     """For tables and axes."""

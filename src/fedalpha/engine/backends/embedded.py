@@ -117,6 +117,8 @@ class _Crew:
         return results
 
     def train(self, broadcast: Broadcast, orders: list[Order]) -> Reports:
+        if not orders:  # everybody who was to train has dropped out
+            return Reports([])
         summing = orders[0].alpha is not None
         rows = 0 if summing else sum(len(order.ids) for order in orders)
         pool = self._ready(broadcast, rows, max(len(order.blocks) for order in orders))

@@ -1,0 +1,17 @@
+"""Simulated time: how long clients take, when they are available, and for whom the server waits.
+
+Three plug points, written as text: ``clock`` (`CLOCKS`), ``availability`` (`AVAILABILITIES`) and ``server``
+(`SERVERS`). `Pace` holds one of each. Nothing here trains: a `Timeline` says when a client delivers, and the drivers
+of `fedalpha.round` order their events by (time, client). Every draw comes from (seed, purpose, round, client), where
+the round is that of the model which the client was sent, so times depend on no engine and on no number of workers.
+"""
+
+from __future__ import annotations
+
+from fedalpha.clock.availability import AVAILABILITIES, Availability
+from fedalpha.clock.pace import Pace
+from fedalpha.clock.servers import SERVERS, Server
+from fedalpha.clock.speeds import CLOCKS, Clock
+from fedalpha.clock.timeline import Job, Timeline
+
+__all__ = ["AVAILABILITIES", "CLOCKS", "SERVERS", "Availability", "Clock", "Job", "Pace", "Server", "Timeline"]

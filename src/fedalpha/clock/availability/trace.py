@@ -1,0 +1,76 @@
+"""Recorded availability from a file."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedalpha.clock.availability.base import AVAILABILITIES, Availability
+from fedalpha.clock.table import by_client, read_table
+from fedalpha.strategies import Array
+from fedalpha.strategies.arguments import positive
+
+
+@AVAILABILITIES.register(
+    formula="lines client,on,off: the client is available from second ``on`` to second ``off``",
+    examples=("trace('windows.csv', period=86400)",),
+)
+class trace(Availability):
+    """Intervals of availability as they were recorded: a CSV file with a header, several lines for each client.
+
+    ``period`` repeats the file every so many seconds; without it nobody is available after the last line. Clients
+    without a line are never available. ``sha256`` is that of the file; see the clock ``trace``.
+    """
+
+    file: str
+    period: float | None = None
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if self.period is not None:
+            positive("trace", "period", self.period)
+        _ = self._table
+
+    @cached_property
+    def _table(self) -> dict[int, Array]:
+        columns, lines, digest = read_table(self.file, self.sha256, "availability")
+        object.__setattr__(self, "sha256", digest)
+        if columns != ("client", "on", "off"):
+            raise ValueError(f"trace: {self.file!r} has the columns {', '.join(columns)}; give client,on,off")
+        table = {
+            id: values[np.argsort(values[:, 0], kind="stable")] for id, values in by_client(lines, self.file).items()
+        }
+        end = math.inf if self.period is None else self.period
+        for id, values in table.items():
+            gaps = values[1:, 0] < values[:-1, 1]
+            if (values[:, 0] < 0).any() or (values[:, 1] <= values[:, 0]).any() or gaps.any() or values[-1, 1] > end:
+                raise ValueError(
+                    f"trace: the intervals of client {id} in {self.file!r} must have 0 ≤ on < off and not overlap"
+                    + ("" if self.period is None else f", within the period of {self.period:g} s")
+                )
+        return table
+
+    def window(self, seed: int, client: int, time: float) -> tuple[float, float] | None:
+        table = self._table.get(client)
+        if table is None:
+            return None
+        shift = 0.0 if self.period is None else math.floor(time / self.period) * self.period
+        for start in (shift, shift + (self.period or 0.0)):
+            place = bisect.bisect_right(table[:, 1].tolist(), time - start)
+            while place < len(table):
+                on, off = start + float(table[place, 0]), start + float(table[place, 1])
+                if off > time:
+                    return on, off
+                place += 1
+            if self.period is None:
+                return None
+        return None
+
+    def check(self, population: Any) -> None:
+        everybody = population.named(np.arange(population.clients)).tolist()
+        if not any(id in self._table for id in everybody):
+            raise ValueError(f"trace: {self.file!r} has no line for any client of this federation")

@@ -1,0 +1,87 @@
+"""`even`: any rule, with more weight for slow clients, which deliver less often; for servers that do not wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cached_property
+
+import numpy as np
+
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.cohort import Cohort, Need
+from fedalpha.strategies.combinator import Combinator, simplex_member
+from fedalpha.strategies.memory import recall, remember
+from fedalpha.strategies.simplex import Array, normalise
+
+
+class Even(Combinator, name="even"):
+    """alpha_i ∝ alpha_i·(1 + mean staleness of client i); see `even`."""
+
+    @cached_property
+    def traits(self) -> Traits:
+        inner = super().traits
+        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        return super().requires | {"staleness"}
+
+    @property
+    def ceiling(self) -> float:
+        return 1.0
+
+    def init(self, n: int | None = None) -> State:
+        return {**super().init(n), "counts": {}, "sums": {}}
+
+    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
+        return super().needs(state, cohort) | {"staleness"}
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        (alpha,), state = self.all_weights(state, cohort)
+        counts = recall(state["counts"], cohort.ids, 0.0) + 1
+        sums = recall(state["sums"], cohort.ids, 0.0) + cohort.require("staleness")
+        following = {
+            **state,
+            "counts": remember(state["counts"], cohort.ids, counts),
+            "sums": remember(state["sums"], cohort.ids, sums),
+        }
+        lengths = 1 + sums / counts
+        if (lengths == lengths[0]).all() or not np.any(scaled := lengths * alpha):
+            return alpha, following
+        return normalise(scaled), following
+
+    def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
+        """A client that delivers late on purpose gains weight, so nothing bounds that of liars but the number 1."""
+        return 1.0
+
+    def support(self, n: int, width: float = math.inf) -> int:
+        return self.members[0].support(n, width)
+
+
+@STRATEGIES.register(
+    formula="alpha_i ∝ alpha_i·(1 + mean staleness of client i so far)",
+    reference="after Ma et al., 2024, 2406.02877 (FedStaleWeight), of which only the abstract was read",
+    examples=("even(FedAvg)", "even(FedSoftWorse(T=0.2))"),
+)
+def even(rule: Strategy | str) -> Even:
+    """A rule that favours fast clients less: in a version, a client that delivers half as often counts twice as much.
+
+    1 + τ is the number of versions that a client's training takes, so a client that is always in training delivers
+    once in 1 + τ versions. The weight makes up for that as far as it can: the weights of a version sum to 1, so with a
+    small buffer fast clients keep a part of their advantage. On a synchronous server nothing changes.
+
+    >>> import fedalpha
+    >>> fedalpha.weights("even(FedAvg)", losses=[1, 1], sizes=[1, 1], staleness=[0, 2])
+    array([0.25, 0.75])
+    """
+    return Even(simplex_member("even", rule))
+
+
+@STRATEGIES.register(
+    formula="even(FedAvg(prior=uniform))",
+    reference="after Ma et al., 2024, 2406.02877, of which only the abstract was read",
+)
+def FedStaleWeight() -> Even:
+    """The equal mean, in which clients that deliver less often count more; see `even`."""
+    return even("FedAvg(prior=uniform)")

@@ -1,0 +1,118 @@
+"""Runs of a server that does not wait: kills, more rounds, workers, and the command line; always the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from fedalpha import federation, run
+from fedalpha.cli import app
+from fedalpha.runs.callbacks import Callback
+from fedalpha.store import Generations
+
+DIGITS = federation("digits", partition="shards(size=30)", clients=8)
+OPTIONS: dict[str, Any] = {
+    "strategy": "even(stale(FedSoftWorse(T=0.2), polynomial(a=0.5)))",
+    "select": "power_of_choice(count=4, d=6)",
+    "update": "scaffold(lr=0.1)",
+    "clock": "jitter(flaky(rare(lognormal(sigma=1)), p=0.2), sigma=0.3)",
+    "availability": "diurnal(period=40, share=0.6)",
+    "server": "buffered(K=2, concurrency=5)",
+    "deadline": 8.0,
+}
+
+
+def played(rounds: int, workers: int = 1, **options: Any) -> Any:
+    return run(DIGITS, "softmax", rounds=rounds, engine=f"embedded(workers={workers})", **{**OPTIONS, **options})
+
+
+def same(one: Any, other: Any) -> None:
+    without = [[{k: v for k, v in row.items() if k != "seconds"} for row in history.rows] for history in (one, other)]
+    assert without[0] == without[1]
+    assert all(torch.equal(value, other.model[name]) for name, value in one.model.items())
+
+
+class Killer(Callback):
+    """Kills the process after a round."""
+
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def on_round(self, row: Any, state: Any) -> None:
+        if row["round"] == self.round:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_with_updates_in_training_and_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    whole = played(9)
+    assert any(late for row in whole.rows[1:] for late in row["staleness"])
+    for killed in (1, 4, 7):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                played(9, out=tmp_path / "run", callbacks=[Killer(killed)])
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        found = Generations(tmp_path / "run" / "checkpoint").load()
+        assert found is not None
+        clock = found[0]["clock"]
+        assert clock["flights"]
+        versions = {flight["version"] for flight in clock["flights"].values()}
+        assert set(clock["versions"]) == versions  # a model for each version that somebody trains from, and no more
+    same(played(9, out=tmp_path / "run"), whole)
+
+
+def test_more_rounds_later_give_the_same_bytes() -> None:
+    same(played(3).continue_(rounds=7), played(7))
+
+
+def test_workers_change_nothing() -> None:
+    same(played(5, workers=2), played(5))
+
+
+def test_a_forged_version_is_refused(tmp_path: Path) -> None:
+    played(3, out=tmp_path / "run")
+    generations = Generations(tmp_path / "run" / "checkpoint")
+    found = generations.load()
+    assert found is not None
+    tree, rows, _ = found
+    for sent in tree["clock"]["versions"].values():
+        sent["parameters"] = {name: value[:1] for name, value in sent["parameters"].items()}
+    generations.clear()
+    generations.save(3, tree, rows)
+    with pytest.raises(RuntimeError, match="a version that clients train from has other parameters"):
+        played(4, out=tmp_path / "run")
+
+
+def test_the_command_line_plays_and_resumes_the_same_run(tmp_path: Path) -> None:
+    words = [word for key, value in OPTIONS.items() for word in (f"--{key}", str(value))]
+    common = ["--clients", "8", "--model", "softmax", "--workers", "1", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["run", *words, *common, "--rounds", "2"])
+    assert done.exit_code == 0, done.output
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert {name: config[name] for name in ("clock", "availability", "server")} == {
+        name: OPTIONS[name] for name in ("clock", "availability", "server")
+    }
+    done = CliRunner().invoke(app, ["run", *words, *common, "--rounds", "4"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    whole = played(4)
+    for row, other in zip(rows, whole.rows, strict=True):
+        assert {k: v for k, v in row.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+
+
+def test_a_run_without_simulated_time_is_described_as_before(tmp_path: Path) -> None:
+    run(DIGITS, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path / "run", server="synchronous")
+    text = (tmp_path / "run" / "config.json").read_text()
+    assert not any(f'"{name}"' in text for name in ("clock", "availability", "server"))
+    row = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[1])
+    assert not row.keys() & {"time", "staleness", "worst_tenth_accuracy"}
