@@ -77,10 +77,10 @@ class Pace:
 
     def check_company(self, company: Company, shadows: frozenset[str] = frozenset()) -> None:
         """Raise ValueError for rules that do not work at this pace; ``shadows``: what shadow rules look at."""
-        if self.timed and getattr(company, "secure", None) is not None:
+        if self.timed and (secure := getattr(company, "secure", None)) is not None:
             raise ValueError(
-                f"{company.secure} has no simulated time: its updates are masked together with those of a whole cohort; "
-                "leave clock out"
+                f"{secure} has no simulated time: updates are masked together with those of a whole cohort; leave "
+                "clock out"
             )
         plain = self.server.waits and self.server.first is None and self.availability == always()
         if not plain:
