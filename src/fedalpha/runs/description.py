@@ -64,16 +64,17 @@ def _settings(setup: Setup, place: Place) -> dict[str, Any] | None:
         "apply": (algorithm.apply, APPLIES),
         "fault": (setup.fault, FAULTS),
         "engine": (dataclasses.replace(place, workers=None), ENGINES),
-        **setup.pace.rules,
     }
-    named = isinstance(setup.model, str | Model) and all(_has_text(*rule) for rule in rules.values())
+    named = isinstance(setup.model, str | Model) and all(
+        _has_text(*rule) for rule in [*rules.values(), *setup.pace.rules.values()]
+    )
     if data.settings is None or data.settings["seed"] != setup.seed or task is None or not named:
         return None
     return {
         **data.settings,
         "model": str(setup.model),
         **{name: None if rule is None else str(rule) for name, (rule, _) in rules.items()},
-        **{name: setup.pace.settings.get(name) for name in setup.pace.rules},
+        **setup.pace.settings,
         "rounds": setup.rounds,
         "task": task,
         "quorum": algorithm.admission.quorum,
