@@ -134,6 +134,7 @@ class sgd(Update):
                     loss = site.task.loss(module(change(here.x[batch])), target)
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
                 move(gradients if self.clip is None else clipped(gradients, self.clip))
+                del gradients  # or they would be in memory while the next ones are computed
                 if step >= last_epoch:
                     total += site.task.per_sample(loss.item(), len(target)) * len(target)
                     seen += len(target)

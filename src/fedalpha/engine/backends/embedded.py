@@ -18,6 +18,7 @@ from fedalpha.data.federations import Federation
 from fedalpha.engine.backends.layout import Layout, copy_into
 from fedalpha.engine.backends.pool import PLACES, Pool
 from fedalpha.engine.backends.site import ClientSite, Order
+from fedalpha.fast.compiled import numba_version
 from fedalpha.models import Parameters
 from fedalpha.round import Evaluation, Ids, Part, Sample, Train
 from fedalpha.strategies import Array
@@ -166,7 +167,11 @@ class _Crew:
             self._here = Broadcast(
                 architecture, parameters.views(_shared(parameters.nbytes)), extras.views(_shared(extras.nbytes))
             )
-            places = PLACES if parameters.nbytes < _LARGE else 1
+            large = parameters.nbytes >= _LARGE
+            if large and numba_version() is not None:
+                import fedalpha.fast.kernels  # noqa: F401 - once for all workers, which need it for their sums
+
+            places = 1 if large else PLACES
             self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(places * self.workers)]
             self._rows = [_Row(parameters) for _ in range(rows)]
             self._pool = Pool(self.workers, self._handle, places)

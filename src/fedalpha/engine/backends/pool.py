@@ -124,7 +124,8 @@ class Pool:
 def keep_freed_memory() -> None:
     """Let malloc serve this process's activations from memory it keeps, not from new pages at every step (glibc)."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        # Larger tensors, such as the gradients of a large layer, are given back: in kept memory they leave gaps.
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
