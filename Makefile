@@ -44,11 +44,18 @@ fuzz: $(VENV)/.installed-dev
 licences: $(VENV)/.installed-dev
 	$(BIN)/python tests/licences.py
 
-# The pins against known advisories; needs the internet. pip-audit gets an environment of its own.
+# The pins against known advisories. pip-audit needs the internet, and gets an environment of its own. Without a network,
+# ADVISORIES=FOLDER names a copy of https://github.com/pypa/advisory-database.
+ADVISORIES ?=
+ifneq ($(ADVISORIES),)
+advisories: $(VENV)/.installed-dev
+	$(BIN)/python tests/advisories.py $(ADVISORIES)
+else
 advisories:
 	$(PYTHON) -m venv .venv-audit
 	.venv-audit/bin/python -m pip install --disable-pip-version-check -q pip-audit
 	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+endif
 
 # Live federations: kill the SuperLink, a node that comes back, an impostor while a node is away. About ten minutes.
 soak: $(VENV)/.installed-dev

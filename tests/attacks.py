@@ -580,6 +580,8 @@ def main() -> None:
             if not (tree / "src").is_dir():
                 tree = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedalpha-tree-"))) / "tree"
                 subprocess.run(["git", "worktree", "add", "-q", "--detach", str(tree), commit], check=True)
+                short = ["git", "rev-parse", "--short", commit]
+                name = subprocess.run(short, check=True, capture_output=True, text=True).stdout.strip()
                 stack.callback(subprocess.run, ["git", "worktree", "remove", "--force", str(tree)], check=True)
             print(f"== {name}", flush=True)
             record[name] = play(tree, options.only)
