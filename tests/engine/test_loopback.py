@@ -6,6 +6,7 @@ import ipaddress
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,10 +38,20 @@ print(json.dumps(Look.found))
 """
 
 
-def test_engines_that_we_start_listen_on_loopback_alone() -> None:
-    engines = ("flower(workers=1)", "ray(workers=1)")
-    done = subprocess.run([sys.executable, "-c", LISTENERS, *engines], capture_output=True, text=True, timeout=600)
+def test_engines_that_we_start_listen_on_loopback_alone_and_run_no_code_of_the_working_directory(
+    tmp_path: Path,
+) -> None:
+    """Ray would let its workers import from the working directory, which may be somebody else's folder."""
+    script, given = tmp_path / "ours" / "look.py", tmp_path / "given"
+    script.parent.mkdir()
+    script.write_text(LISTENERS)
+    given.mkdir()
+    for module in ("numpy", "torch", "psutil"):
+        (given / f"{module}.py").write_text(f"open({str(given / 'ran')!r}, 'w')\n")
+    words = [sys.executable, str(script), "flower(workers=1)", "ray(workers=1)"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=given)
     assert done.returncode == 0, done.stderr
+    assert not (given / "ran").exists()
     found = json.loads(done.stdout.splitlines()[-1])
     assert any("gcs" in name for name, _ in found)
     addresses = {ipaddress.ip_address(address) for _, address in found}

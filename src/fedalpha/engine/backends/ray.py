@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -102,6 +103,8 @@ def connect(address: str | None, workers: int | None = None) -> bool:
     # Ray's coming default; unset, Ray 2.55 warns about it.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if "://" not in (address or ""):  # Ray's own client describes itself to its server
+        options["job_config"] = _job()
     try:
         if address is None:
             _start_on_loopback(include_dashboard=False, num_cpus=workers, **options)
@@ -116,6 +119,17 @@ def connect(address: str | None, workers: int | None = None) -> bool:
             "give its address (host:6379), or leave --ray-address out for a local one"
         ) from None
     return True
+
+
+def _job() -> Any:
+    """Ray's description of this process for its workers, which import from the same folders as this process does.
+
+    Ray would add the working directory, where a file ``numpy.py`` of somebody else's would then be run.
+    """
+    job = ray.job_config.JobConfig()
+    if not {"", os.getcwd()} & set(sys.path):
+        job._runtime_env_has_working_dir = lambda: True  # type: ignore[method-assign]
+    return job
 
 
 class LoopbackError(RuntimeError):
