@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= runs/demo
 BENCH ?= speed
 
-.PHONY: demo test crash matrix fuzz licences advisories bench soak flower-versions clean
+.PHONY: demo test crash matrix fuzz licences advisories bench soak flower-versions docs blocks notebooks dist clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -75,6 +75,23 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
 	touch $@
+
+# The documentation site, as build/site; it needs no network, neither to be built nor to be read.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Every code block of the documentation in full; the suite runs them on little data. About a quarter of an hour.
+blocks: $(VENV)/.installed-dev
+	$(BIN)/python -m website.blocks --whole
+
+# Run every notebook from start to end and store what it shows in it: some minutes.
+notebooks: $(VENV)/.installed-dev
+	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
+	  --KernelManager.transport=ipc notebooks/*.ipynb
+
+# The wheel and the source distribution in dist/, as they would be published; tests/test_wheel.py checks them.
+dist: $(VENV)/.installed-dev
+	$(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf $(VENV) .venv-audit runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

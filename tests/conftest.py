@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from fedalpha import federation, plugins
-from fedalpha.cli.list import KINDS
+from fedalpha.cli.kinds import KINDS
 from fedalpha.data import Pooled
 
 hypothesis.settings.register_profile(

@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedalpha.cli import app
-from fedalpha.cli.list import KINDS, items
+from fedalpha.cli.kinds import KINDS
+from fedalpha.cli.list import items
 from fedalpha.strategies import STRATEGIES
 
 

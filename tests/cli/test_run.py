@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import fedalpha
+from fedalpha import __version__
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -151,9 +152,9 @@ def test_compare_prints_a_table_and_draws(tmp_path: Path) -> None:
 
 
 def test_the_version_and_helpful_help() -> None:
-    assert fedalpha("--version").stdout.strip() == "0.1.0"
+    assert fedalpha("--version").stdout.strip() == __version__
     module = subprocess.run([sys.executable, "-m", "fedalpha", "--version"], capture_output=True, text=True)
-    assert module.stdout.strip() == "0.1.0"
+    assert module.stdout.strip() == __version__
     shown = " ".join(fedalpha("run", "--help").stdout.split())
     assert "FedSoftWorse(T=0.2)" in shown
     assert "\\[" not in shown

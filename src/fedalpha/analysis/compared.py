@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedalpha.analysis.comparison import Summary, summarise
-from fedalpha.analysis.history import History, frame, html_table, read
+from fedalpha.analysis.history import History, frame, read
 from fedalpha.analysis.measures import Curve, Measure, curve
 from fedalpha.analysis.measures.until import Rounds
 from fedalpha.analysis.tables import STATISTICS, latex_table, markdown_table, number, statistics
-from fedalpha.store.exports import csv_text
+from fedalpha.store.exports import csv_text, html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
 from fedalpha.text import counted, nearest
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import numbers
 from fedalpha.analysis.measures.base import rounds_to
+from fedalpha.store.exports import html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
 from fedalpha.text import nearest, shown
 
@@ -259,13 +259,6 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     except ImportError:
         raise ValueError("to_pandas needs pandas; install it with: pip install pandas") from None
     return pd.DataFrame(list(rows))
-
-
-def html_table(title: str, header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A small table for notebooks; every text is escaped."""
-    tagged = [("th", header), *(("td", line) for line in body)]
-    lines = [f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in line)}</tr>" for tag, line in tagged]
-    return f"<div><p>{escape(title)}</p><table>{''.join(lines)}</table></div>"
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedalpha.analysis.columns import Column, columns
 from fedalpha.analysis.stats import interval
-from fedalpha.store.exports import COLOURS, texts_as_written, write_figure
+from fedalpha.store.exports import COLOURS, new_figure, texts_as_written, write_figure
 from fedalpha.text import nearest
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ class Rounds(Protocol):
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure in fedalpha's style; no global state of matplotlib is used."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(fig)
+    fig = new_figure(width, height)
     axes: list[Any] = list(np.atleast_1d(fig.subplots(1, columns)))
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)

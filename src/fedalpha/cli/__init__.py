@@ -11,6 +11,7 @@ import typer.core
 
 from fedalpha.cli import data
 from fedalpha.cli.compare import compare
+from fedalpha.cli.help import Command, Group
 from fedalpha.cli.list import list_
 from fedalpha.cli.partition import partition
 from fedalpha.cli.report import report
@@ -28,14 +29,14 @@ typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where ri
 app = typer.Typer(
     name="fedalpha",
     help="How a federated-learning server should weigh its clients.",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
-class _Command(typer.core.TyperCommand):
+class _Command(Command):
     """A command that takes no path which could print lines of its own, or steer a terminal."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -48,7 +49,7 @@ class _Command(typer.core.TyperCommand):
 
 for _command in (run, resume, compare, study, status, tune, report, reproduce, calibrate):
     app.command(cls=_Command)(_command)
-app.command("list")(list_)
+app.command("list", cls=_Command)(list_)
 app.command(cls=_Command)(partition)
 app.command(cls=_Command)(theory)
 app.add_typer(data.app, name="data")

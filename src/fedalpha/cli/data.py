@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.cli.help import Command, Group
 from fedalpha.cli.options import Plugin, use_plugin
 from fedalpha.terminal import console
 
-app = typer.Typer(help="List and fetch data sets.", no_args_is_help=True)
+app = typer.Typer(help="List and fetch data sets.", cls=Group, no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_(plugin: Plugin = None) -> None:
     """List the data sets.
 
@@ -35,7 +36,7 @@ def list_(plugin: Plugin = None) -> None:
     typer.echo(f"cache: {cache_folder()}")
 
 
-@app.command("get")
+@app.command("get", cls=Command)
 def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets, as in `fedalpha data list`.")],
     plugin: Plugin = None,

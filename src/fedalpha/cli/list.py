@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedalpha.cli.kinds import KINDS
 from fedalpha.cli.options import Plugin, use_plugin
 from fedalpha.terminal import console
 from fedalpha.text import nearest
@@ -21,30 +22,6 @@ class Item:
     signature: str
     lines: tuple[str, ...]
     example: str
-
-
-KINDS = {
-    "strategies": ("fedalpha.strategies", "STRATEGIES", "--strategy"),
-    "selections": ("fedalpha.select", "SELECTIONS", "--select"),
-    "updates": ("fedalpha.update", "UPDATES", "--update"),
-    "combines": ("fedalpha.combine", "COMBINES", "--combine"),
-    "applies": ("fedalpha.apply", "APPLIES", "--apply"),
-    "partitions": ("fedalpha.data", "PARTITIONS", "--partition"),
-    "datasets": ("fedalpha.data", "DATASETS", "--dataset"),
-    "models": ("fedalpha.models", "MODELS", "--model"),
-    "engines": ("fedalpha.engine", "ENGINES", "--engine"),
-    "measures": ("fedalpha.analysis.measures", "MEASURES", "measures ="),
-    "columns": ("fedalpha.analysis.columns", "COLUMNS", "row"),
-    "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
-    "secure sums": ("fedalpha.secure.forms", "SECURES", "--secure"),
-    "clocks": ("fedalpha.clock", "CLOCKS", "--clock"),
-    "availabilities": ("fedalpha.clock", "AVAILABILITIES", "--availability"),
-    "servers": ("fedalpha.clock", "SERVERS", "--server"),
-    "discounts": ("fedalpha.strategies.discounts", "DISCOUNTS", "stale(…)"),
-    "faults": ("fedalpha.defence.faults", "FAULTS", "--fault"),
-    "transforms": ("fedalpha.data.transforms", "TRANSFORMS", "--transform"),
-}
-"""Where the registry of a kind is, and where its texts are used."""
 
 
 def list_(

@@ -10,6 +10,8 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from fedalpha.cli.help import sentence
+from fedalpha.cli.kinds import completing
 from fedalpha.runs.settings import Settings
 from fedalpha.runs.shorthands import SHORTHANDS
 
@@ -48,8 +50,11 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
             if name not in without:
                 kind = next((k for k in get_args(info.annotation) if k is not types.NoneType), info.annotation)
                 kind = str if name == "lr" else kind
-                default = "" if info.default is None else f" [default: {info.default}]"
-                option = typer.Option(help=f"{info.description or ''}{_short(name)}{default}.", show_default=False)
+                option = typer.Option(
+                    help=sentence(f"{info.description or ''}{_short(name)}", info.default),
+                    show_default=False,
+                    autocompletion=completing(f"--{name.replace('_', '-')}"),
+                )
                 annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
                 added.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

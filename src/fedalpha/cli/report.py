@@ -1,4 +1,4 @@
-"""``fedalpha report``: a study as a page, tables and figures."""
+"""``fedalpha report``: a study, a run or a comparison as a page; a study also as tables and figures."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from fedalpha.text import counted
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A study's or a run's folder, or a Markdown page with tables.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder of `study`, `run` or `compare`, or a Markdown page with tables.")
+    ],
     live: Annotated[bool, typer.Option("--live", help="Serve the page on loopback and refresh it.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --live; 0 takes any free one.")] = 0,
     plugin: Annotated[str | None, typer.Option(help="Python file with your measures or columns, loaded first.")] = None,
 ) -> None:
-    """Write the report of a study or a run.
+    """Write a page about a study, a run, a comparison or a live federation: report.html in its folder.
 
-    For a study's folder: report.html (self-contained), report.md, report.tex, statistics.csv and figures/.
-
-    For the folder of a single run, also of a live federation, write report.html.
+    In a study's folder, also write report.md, report.tex, statistics.csv and figures/.
 
     For a Markdown page, fill in the tables that the page asks for (see docs/studies.md).
     """
     from fedalpha.plugins import load_plugin
     from fedalpha.report import fill_page, live_server, write_report
+    from fedalpha.report.compared import is_comparison, write_comparison_report
     from fedalpha.report.single import is_run, write_run_report
 
     if plugin is not None:
@@ -34,6 +35,11 @@ def report(
         if live:
             raise ValueError("--live shows a study's folder, not a page; leave it out")
         print(f"{folder}: {counted(fill_page(folder), 'table')} rewritten")
+        return
+    if is_comparison(folder):
+        if live:
+            raise ValueError("--live follows a study or a run, but a comparison has ended; leave --live out")
+        print(f"written: {write_comparison_report(folder)}")
         return
     if not live and is_run(folder):
         print(f"written: {write_run_report(folder)}")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: str,
-    protocol: Annotated[str, typer.Option(help="printed, authors or calibrated.")] = "calibrated",
+    name: Annotated[str, typer.Argument(help="An experiment of the paper, or all.")],
+    protocol: Annotated[str, typer.Option(help="The settings: printed, authors or calibrated.")] = "calibrated",
     seeds: Seeds = None,
     rounds: Rounds = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and strategies: minutes.")] = False,
@@ -51,7 +51,7 @@ def reproduce(
 
 
 def calibrate(
-    name: str,
+    name: Annotated[str, typer.Argument(help="An experiment with a learning rate of its own.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the calibration [default: runs/calibrate-NAME].")] = None,
     jobs: Jobs = None,
 ) -> None:

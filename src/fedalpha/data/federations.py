@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fedalpha.data.transforms import Change
+from fedalpha.store.exports import html_table
 from fedalpha.task import Task
+from fedalpha.text import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
@@ -85,6 +91,20 @@ class Federation(ABC):
     """The labels in words, where they were given so."""
     settings: dict[str, Any] | None = None
     """The settings of a run that make the same clients, if there are such."""
+
+    def __repr__(self) -> str:
+        shape = f"{self.shape[0]} features" if len(self.shape) == 1 else f"shape {self.shape}"
+        parts = [counted(self.clients, "client"), *self._contents(), shape]
+        given = [f"{key} = {self.description[key]}" for key in ("partition", "seed") if key in self.description]
+        name = self.description.get("dataset")
+        return f"{type(self).__name__}({f'{name}: ' if name else ''}{', '.join([*parts, *given])})"
+
+    def _contents(self) -> list[str]:
+        """What the clients and the server hold, in words."""
+        kinds = [counted(self.classes, "class", "classes")] if self.task.correct is not None and self.classes else []
+        held = [f"{len(self.test):,} test samples"]
+        held += [f"{len(self.validation):,} validation samples"] if self.validation is not None else []
+        return [*kinds, *held]
 
     def with_task(self, task: Task) -> Self:
         """The same clients with another task."""
@@ -154,6 +174,44 @@ class Pooled(Federation):
         """A hash of all of the data."""
         known = () if self._optima is None else (self._optima,)
         return _digest(self.test, self.validation, self.data, self.sizes(np.arange(self.clients)), *known)
+
+    def _contents(self) -> list[str]:
+        sizes = np.diff(self.offsets)
+        each = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,}–{sizes.max():,}"
+        return [f"{len(self.data):,} training samples ({each} a client)", *super()._contents()]
+
+    def _repr_html_(self) -> str:
+        """A short table for notebooks."""
+        sizes = np.diff(self.offsets)
+        rows = [("samples per client", sizes)]
+        counts = self.label_counts
+        if counts is not None:
+            rows += [("labels per client", (counts > 0).sum(axis=1))]
+        lines = [[name, *(f"{f(v):g}" for f in (np.min, np.median, np.max))] for name, v in rows]
+        return html_table(repr(self), ["", "min", "median", "max"], lines)
+
+    def plot(self, ax: Axes | None = None, title: str = "") -> Figure:
+        """Draw how many samples of each label the clients have; returns the figure.
+
+        Below the sizes, the share of each label in each client. On an axis ``ax`` of your own only the sizes are drawn.
+        """
+        from fedalpha.data.picture import partition_figure
+
+        counts = self.label_counts
+        if counts is None:  # targets are no labels: sizes alone
+            counts = np.diff(self.offsets)[:, None].astype(np.int64)
+            names: tuple[str, ...] = ("samples",)
+        else:
+            names = self.words or self._class_names(counts.shape[1])
+        known = [str(self.description[key]) for key in ("dataset", "partition") if key in self.description]
+        return partition_figure(counts, names, title or ", ".join(known), ax)
+
+    def _class_names(self, kinds: int) -> tuple[str, ...]:
+        from fedalpha.data.sets import DATASETS
+
+        source = DATASETS.parse(self.settings["dataset"]) if self.settings else None
+        names = tuple(getattr(source, "class_names", ()))
+        return names if len(names) >= kinds else tuple(str(k) for k in range(kinds))
 
     @cached_property
     def label_counts(self) -> NDArray[np.int64] | None:

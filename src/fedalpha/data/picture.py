@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedalpha.store.exports import COLOURS, write_figure
+from fedalpha.store.exports import COLOURS, new_figure, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 _INK, _PALE = "#333333", "#8a8a8a"
@@ -75,32 +76,41 @@ def plot_partition(
 
     Above, each client's size, stacked by label; below, the share of each label in each client.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    counts = label_counts(labels, parts)
-    clients, kinds = counts.shape
-    if len(class_names) < kinds:
-        raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name per label")
-    colours = [COLOURS[k % len(COLOURS)] for k in range(kinds)]
-    tall = 0.27 * min(kinds, 30)
-    figure = Figure(figsize=(float(np.clip(4.5 + 0.16 * clients, 8, 16)), 3.2 + tall), dpi=160, layout="constrained")
-    FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, tall))
-
-    _draw_sizes(above, counts, colours, title)
-    _draw_shares(below, counts, colours, list(class_names)[:kinds])
-    for axes in (above, below):
-        axes.tick_params(length=0, colors=_INK, which="both", labelsize=9)
-        axes.spines[:].set_visible(False)
-    above.grid(axis="y", color="#eeeeee", linewidth=0.8)
-    above.set_axisbelow(True)
-    above.set_ylim(0, 1.05 * counts.sum(axis=1).max())
-
+    figure = partition_figure(label_counts(labels, parts), class_names, title)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_figure(figure, path)
     return path
+
+
+def partition_figure(
+    counts: NDArray[np.int64], class_names: Sequence[str], title: str = "", ax: Axes | None = None
+) -> Figure:
+    """A partition as a figure, from the table clients × labels. With ``ax`` only the sizes are drawn, on that axis."""
+    clients, kinds = counts.shape
+    if len(class_names) < kinds:
+        raise ValueError(f"{len(class_names)} class names for labels 0 … {kinds - 1}; pass one name per label")
+    colours = [COLOURS[k % len(COLOURS)] for k in range(kinds)]
+    if ax is not None:
+        found = ax.get_figure(root=True)
+        assert found is not None, "an axis belongs to a figure"
+        _draw_sizes(ax, counts, colours, title)
+        ax.set_xlabel("client", color=_INK)
+        _plain(ax)
+        return found
+    tall = 0.27 * min(kinds, 30)
+    figure = new_figure(float(np.clip(4.5 + 0.16 * clients, 8, 16)), 3.2 + tall, dpi=160)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, tall))
+    _draw_sizes(above, counts, colours, title)
+    _draw_shares(below, counts, colours, list(class_names)[:kinds])
+    for axes in (above, below):
+        _plain(axes)
+    return figure
+
+
+def _plain(axes: Axes) -> None:
+    axes.tick_params(length=0, colors=_INK, which="both", labelsize=9)
+    axes.spines[:].set_visible(False)
 
 
 def _draw_sizes(axes: Axes, counts: NDArray[np.int64], colours: Sequence[str], title: str) -> None:
@@ -137,6 +147,9 @@ def _draw_sizes(axes: Axes, counts: NDArray[np.int64], colours: Sequence[str], t
         fontsize=8.5,
         color=_PALE,
     )
+    axes.grid(axis="y", color="#eeeeee", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_ylim(0, 1.05 * sizes.max())
 
 
 def _draw_shares(axes: Axes, counts: NDArray[np.int64], colours: Sequence[str], names: Sequence[str]) -> None:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
-import tempfile
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedalpha.analysis.history import History, Row
-from fedalpha.analysis.plots import plot_run
+from fedalpha.analysis.plots import figure_of
 from fedalpha.analysis.shadows import shadow_summaries
 from fedalpha.store import write_atomically
 from fedalpha.store.files import CONFIG_BYTES, own_size, read_bytes
 from fedalpha.text import shown
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SHOWN = 100
 """Rounds and refusals on the page: the last ones."""
 _STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}img{max-width:100%}"
-    "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
-    "td:last-child,th:last-child{text-align:left}.scroll{overflow-x:auto}"
+    ":root{color-scheme:light dark}"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}"
+    "h1{font-size:1.5em;overflow-wrap:anywhere}img{max-width:100%;background:#fff;border-radius:4px}"
+    "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
+    "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
+    "td.text,th.text{text-align:left;white-space:normal}.scroll{overflow-x:auto}"
 )
+_TEXTS = frozenset({"reason", "kept", "shadow rule", "strategy", "node"})
+"""Columns of words; the others hold numbers."""
 _POLICY = """<meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">"""
 _VIEW = '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -60,13 +69,21 @@ def _page(folder: Path, refresh: int) -> str:
     last = rows[-1] if rows else {}
     facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
     facts += [f"stopped early: {last['stopped']}"] if "stopped" in last else []
-    picture = _picture(rows, shown(config.get("strategy", ""))) if len(rows) > 1 else ""
+    curves = _picture(rows, shown(config.get("strategy", ""))) if len(rows) > 1 else ""
+    body = (
+        f"<p>{escape(', '.join(facts))}.</p>{curves}"
+        f"{_shadows(rows, folder)}<h2>Rounds</h2>{table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
+        f"<h2>Refusals</h2>{table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}"
+    )
+    return page_of(title, body, refresh)
+
+
+def page_of(title: str, body: str, refresh: int = 0) -> str:
+    """A page without scripts; ``title`` and ``body`` are HTML."""
     reload = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_VIEW}{_POLICY}{reload}<title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1><p>{escape(', '.join(facts))}.</p>{picture}"
-        f"{_shadows(rows, folder)}<h2>Rounds</h2>{_table(_COLUMNS, [_cells(row) for row in rows[-SHOWN:]])}"
-        f"<h2>Refusals</h2>{_table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}</body></html>\n"
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
     )
 
 
@@ -111,7 +128,7 @@ def _shadows(rows: list[Row], folder: Path) -> str:
     except (KeyError, TypeError, AttributeError, ValueError):
         raise ValueError(f"{folder / 'history.jsonl'} is not the history of a run") from None
     heads = ("mean distance to α", "last", "effective clients", "applied", "rounds without weights", "shadow rule")
-    return f"<h2>Shadow rules</h2>{_table(heads, lines)}" if lines else ""
+    return f"<h2>Shadow rules</h2>{table(heads, lines)}" if lines else ""
 
 
 def _figure(value: float | None) -> str:
@@ -126,17 +143,24 @@ def _refusals(rows: list[Row]) -> list[list[str]]:
     ]
 
 
-def _table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls where the screen is too narrow."""
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    kinds = [' class="text"' if head in _TEXTS else "" for head in heads]
+    head = "".join(f"<th{kind}>{escape(cell)}</th>" for kind, cell in zip(kinds, heads, strict=True))
+    lines = ["".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, row, strict=True)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _picture(rows: list[Row], title: str) -> str:
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "curves.png"
-        plot_run(History(rows, {}), path, title=title)
-        content = base64.b64encode(path.read_bytes()).decode()
+    return picture(figure_of({title or "run": [History(rows, {})]}))
+
+
+def picture(figure: Figure) -> str:
+    """A figure as part of a page."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=130)
+    content = base64.b64encode(drawn.getvalue()).decode()
     return f'<img alt="accuracy and loss" src="data:image/png;base64,{content}">'

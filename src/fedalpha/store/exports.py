@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,13 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     return out.getvalue()
 
 
+def html_table(title: str, header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A small table for notebooks; every text is escaped."""
+    tagged = [("th", header), *(("td", line) for line in body)]
+    lines = [f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in line)}</tr>" for tag, line in tagged]
+    return f"<div><p>{escape(title)}</p><table>{''.join(lines)}</table></div>"
+
+
 def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
@@ -53,6 +62,30 @@ def texts_as_written() -> Iterator[None]:
 
     with rc_context({"text.parse_math": False, "text.usetex": False}):
         yield
+
+
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """An empty figure that uses no global state of matplotlib. A notebook shows it, also without ``%matplotlib``."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    fig = _shown_in_notebooks()(figsize=(width, height), layout="constrained", **options)
+    FigureCanvasAgg(fig)
+    return fig
+
+
+@cache
+def _shown_in_notebooks() -> type[Figure]:
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that a notebook shows as a picture."""
+
+        def _repr_png_(self) -> bytes:
+            drawn = io.BytesIO()
+            self.savefig(drawn, format="png")
+            return drawn.getvalue()
+
+    return Picture
 
 
 def write_figure(fig: Figure, path: str | Path, root: Path | None = None, **options: Any) -> None:

@@ -1,11 +1,12 @@
-"""Progress of one or several runs: a bar on a terminal, plain lines elsewhere (files, notebooks)."""
+"""Progress of one or several runs: a bar on a terminal, a line that changes in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
@@ -17,6 +18,31 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _SECONDS_BETWEEN_LINES = 2.0
+_SECONDS_BETWEEN_CHANGES = 0.2
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, which shows more than text."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class NotebookLine:
+    """One line of a notebook's output that is replaced as the run goes on: a bar and a text."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, text: str, share: float) -> None:
+        """``share`` of the work is done."""
+        from IPython.display import display
+
+        bar = f'<progress value="{share:.4f}" max="1" style="width:12em"></progress>'
+        bundle = {"text/plain": text, "text/html": f"<div>{bar} <code>{escape(text)}</code></div>"}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)
 
 
 @LOGGERS.register(name="progress")
@@ -32,6 +58,7 @@ class ShowProgress(Callback):
         self._printed = 0.0
         self._ended = False
         self._bar: Progress | None = None
+        self._line: NotebookLine | None = None
 
     def on_start(self, rounds: int) -> None:
         self._rounds = rounds
@@ -41,7 +68,9 @@ class ShowProgress(Callback):
             return
         self._started = time.monotonic()
         self._total = self._total or rounds
-        if sys.stdout.isatty():
+        if in_notebook():
+            self._line = NotebookLine()
+        elif sys.stdout.isatty():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
@@ -59,7 +88,7 @@ class ShowProgress(Callback):
         done = rows[-1]["round"]
         self._done += done
         self._skipped += done
-        if self._bar is None:
+        if self._bar is None and self._line is None:
             print(f"{self._prefix}resumed after round {done}/{self._rounds}", flush=True)
 
     def on_round(self, row: Row, state: ServerState) -> bool | None:
@@ -71,12 +100,17 @@ class ShowProgress(Callback):
             self._bar.update(self._task, description=self.label, completed=self._done, note=accuracy)
             return None
         now = time.monotonic()
-        if row["round"] in (0, self._rounds) or now - self._printed >= _SECONDS_BETWEEN_LINES:
+        pause = _SECONDS_BETWEEN_LINES if self._line is None else _SECONDS_BETWEEN_CHANGES
+        if row["round"] in (0, self._rounds) or now - self._printed >= pause:
             self._printed = now
             played = self._done - self._skipped
             left = (now - self._started) / played * (self._total - self._done) if played else 0.0
             ahead = f"  {left:.0f} s left" if played and self._done < self._total else ""
-            print(f"{self._prefix}round {row['round']}/{self._rounds}  {accuracy}{ahead}", flush=True)
+            text = f"{self._prefix}round {row['round']}/{self._rounds}  {accuracy}{ahead}"
+            if self._line is not None:
+                self._line.show(text, self._done / self._total if self._total else 1.0)
+            else:
+                print(text, flush=True)
         return None
 
     @property
@@ -92,6 +126,7 @@ class ShowProgress(Callback):
         if not self._several:
             self.close()
             self._ended = True
+            self._line = None
 
     def close(self) -> None:
         if self._bar is not None:

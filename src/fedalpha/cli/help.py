@@ -1,0 +1,64 @@
+"""Help texts: colours on a terminal (none with ``NO_COLOR`` or in a file), whole sentences in the list of commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import click
+import typer.core
+
+
+class Formatter(click.HelpFormatter):
+    """Headings are bold, and names of options and commands have a colour."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, _styled(prefix or "Usage: ", bold=True))
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(_styled(heading, bold=True))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(_styled(name, fg="cyan"), said) for name, said in rows], col_max, col_spacing)
+
+
+def _styled(text: str, *, bold: bool = False, fg: str | None = None) -> str:
+    return text if os.environ.get("NO_COLOR") else click.style(text, bold=bold or None, fg=fg)
+
+
+class Context(click.Context):
+    formatter_class = Formatter
+
+
+class Command(typer.core.TyperCommand):
+    """A command with coloured help."""
+
+    context_class = Context
+
+
+class Group(typer.core.TyperGroup):
+    """Commands with coloured help; each is listed with its whole first sentence."""
+
+    context_class = Context
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(found)) for name, found in self.commands.items()])
+
+
+def _first_sentence(command: click.Command) -> str:
+    paragraph = " ".join((command.help or "").split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".") + "." if paragraph else ""
+
+
+def sentence(text: str, default: object = None) -> str:
+    """The description of a setting as the help of an option.
+
+    >>> sentence("number of rounds", 30)
+    'Number of rounds. [default: 30]'
+    >>> sentence("model, such as cnn [default: the data set's]")
+    "Model, such as cnn. [default: the data set's]"
+    """
+    said, bracket, own = text.partition(" [default:")
+    shown = f" [default: {default}]" if default is not None else f"{bracket}{own}"
+    return f"{said[:1].upper()}{said[1:]}.{shown}" if said else shown.strip()

@@ -1,0 +1,76 @@
+"""Help: whole sentences, colours on terminals only, and completion of names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+
+import click
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import fedalpha
+from fedalpha.analysis.registered import Table
+from fedalpha.cli import app
+from fedalpha.cli.kinds import KINDS
+from fedalpha.text import Registry
+
+
+def commands(found: Any = None, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    found = found or typer.main.get_command(app)
+    for sub, command in getattr(found, "commands", {}).items():
+        yield from commands(command, f"{name} {sub}".strip())
+    if not hasattr(found, "commands"):
+        yield name, found
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_help_text_is_a_sentence(name: str, command: click.Command) -> None:
+    assert command.help is not None
+    assert command.help.strip().endswith((".", ")"))
+    for parameter in command.params:
+        text = getattr(parameter, "help", "") or ""
+        said = text.split(" [default")[0].strip()
+        assert said, parameter
+        assert not said[0].islower() or said.startswith(("quadratics(", "p of R_p")), f"{name} {parameter.name}: {text}"
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "the same models, partitions, cohorts and batches for each." in shown
+
+
+def test_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[36m--rounds" in CliRunner().invoke(app, ["run", "--help"], color=True).output
+    assert "\x1b" not in CliRunner().invoke(app, ["run", "--help"]).output
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in CliRunner().invoke(app, ["run", "--help"], color=True).output
+
+
+def test_the_shell_completes_names() -> None:
+    words = {"_FEDALPHA_COMPLETE": "complete_bash", "COMP_WORDS": "fedalpha run --strategy FedSoftW", "COMP_CWORD": "3"}
+    script = "import sys; sys.argv[0] = 'fedalpha'; from fedalpha.cli import main; main()"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["FedSoftWorse", "FedSoftWorseAvg"]
+
+
+def test_every_registry_is_listed() -> None:
+    """A new kind of object appears in `fedalpha list`, in completion and in the reference."""
+    known = {id(getattr(import_module(module), name)) for module, name, _ in KINDS.values()}
+    found = {}
+    for module in walk_packages(fedalpha.__path__, "fedalpha."):
+        if not module.name.endswith("__main__"):
+            for name, value in vars(import_module(module.name)).items():
+                if isinstance(value, Registry | Table):
+                    found[id(value)] = f"{module.name}.{name}"
+    assert [name for key, name in found.items() if key not in known] == []
