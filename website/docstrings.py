@@ -12,6 +12,8 @@ import griffe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from website.files import outside
+
 
 def markdown(text: str) -> str:
     """A docstring as Markdown: doctests and literal blocks become code blocks."""
@@ -42,7 +44,8 @@ def markdown(text: str) -> str:
             literal = line.endswith("::") or (literal and not line.strip())
             out.append(re.sub(r"::$", ":", line))
     flush()
-    return "\n".join(out)
+    # Two pairs of brackets in a sentence are no reference to a name.
+    return outside("\n".join(out), re.compile(r"\]\["), r"]\\[")
 
 
 class Docstrings(griffe.Extension):

@@ -5,50 +5,35 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any
 
+import fedalpha
 from fedalpha.analysis.registered import Table
 from fedalpha.cli.kinds import KINDS
 from fedalpha.text import Entry
 from website.docstrings import markdown
 
-PACKAGES = (
-    "fedalpha",
-    "fedalpha.strategies",
-    "fedalpha.select",
-    "fedalpha.update",
-    "fedalpha.combine",
-    "fedalpha.apply",
-    "fedalpha.round",
-    "fedalpha.data",
-    "fedalpha.models",
-    "fedalpha.engine",
-    "fedalpha.flower",
-    "fedalpha.study",
-    "fedalpha.report",
-    "fedalpha.theory",
-    "fedalpha.analysis.columns",
-    "fedalpha.analysis.measures",
-    "fedalpha.defence.faults",
-    "fedalpha.runs.loggers",
-)
-"""Every package with an ``__all__``; the page of each shows all of it."""
+
+def packages() -> list[str]:
+    """Every package with an ``__all__``, the whole one first; the page of each shows all of it."""
+    found = [fedalpha.__name__, *(m.name for m in walk_packages(fedalpha.__path__, "fedalpha.") if m.ispkg)]
+    return [name for name in found if hasattr(import_module(name), "__all__")]
 
 
 def pages() -> dict[str, str]:
     """The generated pages, in the order of the navigation."""
     found = {"reference/index.md": _index(), "reference/command-line.md": _commands()}
     found |= {page_of(kind): _kind(kind) for kind in KINDS}
-    return found | {f"reference/api/{package}.md": _package(package) for package in PACKAGES}
+    return found | {f"reference/api/{package}.md": _package(package) for package in packages()}
 
 
 def _index() -> str:
     kinds = "\n".join(
-        f"| [{kind}]({page_of(kind).rpartition('/')[2]}) | {use_of(kind)} | {', '.join(f'`{name}`' for name in names(kind))} |"
-        for kind in KINDS
+        f"| [{kind}]({page_of(kind).rpartition('/')[2]}) | {use_of(kind)} | {_listed(names(kind))} |" for kind in KINDS
     )
-    packages = "\n".join(
-        f"| [`{p}`](api/{p}.md) | {_first(inspect.getdoc(import_module(p)) or '')} |" for p in PACKAGES
+    shown = "\n".join(
+        f"| [`{p}`](api/{p}.md) | {_first(inspect.getdoc(import_module(p)) or '')} |" for p in packages()
     )
     return (
         "# Reference\n\nMade from the code when the site is built. `fedalpha list` shows the registered objects in a "
@@ -57,8 +42,12 @@ def _index() -> str:
         "Python.\n\n"
         f"| kind | used as | objects |\n|---|---|---|\n{kinds}\n\n"
         f"## Command line\n\n[All commands](command-line.md) with their options.\n\n"
-        f"## Python\n\n| package | what it holds |\n|---|---|\n{packages}\n"
+        f"## Python\n\n| package | what it holds |\n|---|---|\n{shown}\n"
     )
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def page_of(kind: str) -> str:
