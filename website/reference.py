@@ -32,9 +32,7 @@ def _index() -> str:
     kinds = "\n".join(
         f"| [{kind}]({page_of(kind).rpartition('/')[2]}) | {use_of(kind)} | {_listed(names(kind))} |" for kind in KINDS
     )
-    shown = "\n".join(
-        f"| [`{p}`](api/{p}.md) | {_first(inspect.getdoc(import_module(p)) or '')} |" for p in packages()
-    )
+    shown = "\n".join(f"| [`{p}`](api/{p}.md) | {_first(inspect.getdoc(import_module(p)) or '')} |" for p in packages())
     return (
         "# Reference\n\nMade from the code when the site is built. `fedalpha list` shows the registered objects in a "
         "terminal, also those of your own plugins (`--plugin`).\n\n"

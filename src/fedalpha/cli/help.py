@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 
 import click
@@ -30,16 +31,46 @@ class Context(click.Context):
     formatter_class = Formatter
 
 
+def _show(ctx: click.Context, stderr: bool = False) -> None:
+    """Print the help past `fedalpha.terminal.Plain`, which would escape its colours: no text of others is in it."""
+    stream = sys.stderr if stderr else sys.stdout
+    click.echo(ctx.get_help(), file=getattr(stream, "unchecked", stream), color=ctx.color)
+
+
+def _asked(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        _show(ctx)
+        ctx.exit()
+
+
 class Command(typer.core.TyperCommand):
     """A command with coloured help."""
 
     context_class = Context
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _asked
+        return option
 
 
 class Group(typer.core.TyperGroup):
     """Commands with coloured help; each is listed with its whole first sentence."""
 
     context_class = Context
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _asked
+        return option
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            _show(ctx, stderr=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
