@@ -26,8 +26,8 @@ def test_everything_that_is_imported_is_asked_for() -> None:
     known = packages_distributions()
     foreign = found - set(sys.stdlib_module_names) - {"fedalpha"}
     owners = {name: {normal(owner) for owner in known.get(name, [])} for name in foreign}
-    with_ray = {"psutil"}
-    assert {name for name, by in owners.items() if not by & asked().keys()} <= with_ray
+    with_others = {"psutil", "llvmlite"}  # they come with Ray and with numba
+    assert {name for name, by in owners.items() if not by & asked().keys()} <= with_others
 
 
 def test_the_page_lists_every_pin() -> None:
