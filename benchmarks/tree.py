@@ -140,7 +140,7 @@ def table(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         ("modules at the root of the package", *(found["modules at the root"] for found in (before, after))),
         (
             "lines of benchmarks in the package",
-            *(found["benchmarks in the package, lines"] for found in (before, after)),
+            *(found["lines of benchmarks"] for found in (before, after)),
         ),
         ("modules in import cycles", *(found["modules in import cycles"] for found in (before, after))),
         ("longest modules (lines)", top(before, "longest modules"), top(after, "longest modules")),
