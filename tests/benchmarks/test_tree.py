@@ -1,11 +1,15 @@
-"""The structure of two commits."""
+"""The structure of two commits, and the page that shows it."""
 
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 from benchmarks import tree
+
+DOCS = Path(__file__).parents[2] / "docs"
+STORED = DOCS / "results" / "structure"
 
 
 def test_lengths_leave_out_the_docstring_and_self_is_no_argument() -> None:
@@ -27,3 +31,20 @@ def test_names_in_code_count_and_names_in_prose_do_not() -> None:
     assert tree._names(ast.parse("from rules import krum"), "krum")
     assert tree._names(ast.parse('TABLE = {"krum": 1}'), "krum")
     assert not tree._names(ast.parse('"""Like krum."""'), "krum")
+
+
+def test_the_page_shows_what_is_stored() -> None:
+    record = json.loads((STORED / "tree.json").read_text())
+    shown = tree.table(record["before"], record["after"])
+    assert shown == (STORED / "table.md").read_text()
+    assert shown in (DOCS / "structure.md").read_text()
+
+
+def test_stored_bytes_are_of_the_commits_of_the_page() -> None:
+    record = json.loads((STORED / "bytes.json").read_text())
+    page = (DOCS / "structure.md").read_text()
+    equal = sum(found == "equal" for found in record["settings"].values())
+    assert f"{equal} of {len(record['settings'])} settings" in page
+    assert all(f"`{name}`" in page for name, found in record["settings"].items() if found != "equal")
+    assert record["before"][:7] in page
+    assert record["after"][:7] in page
