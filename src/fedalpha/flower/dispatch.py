@@ -71,6 +71,8 @@ class Dispatch:
     def _needs_query(self) -> bool:
         """Whether only clients that answer queries can take part."""
         algorithm = self.rules.algorithm
+        if algorithm.secure is not None:
+            return True
         asks = type(algorithm.select).ask is not Select.ask
         return asks or (self.clients.source == "query" and "before" in algorithm.weigh.requires)
 

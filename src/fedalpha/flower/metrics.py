@@ -145,6 +145,7 @@ class Noted:
         context = Context(
             round=server_round,
             outcome=outcome,
+            secure=self.algorithm.secure is not None,
             influence=None if outcome is None or outcome.kept is not None else self._influence(outcome),
             accuracy=self.measured[0],
             loss=self.measured[1],

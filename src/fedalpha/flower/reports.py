@@ -94,6 +94,8 @@ class Reports:
     items: Sequence[Report]
     total: Arrays | None = None
     final: bool = True
+    uploaded: int | None = None
+    """The bytes that arrived, where they are not one model per client."""
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -148,6 +150,8 @@ class Reports:
 
     def nbytes(self, broadcast: Model) -> int:
         """What the clients uploaded: a model each, extras, and class counts of 8 bytes."""
+        if self.uploaded is not None:
+            return self.uploaded
         model = sum(value.nbytes for value in broadcast.parameters.values())
         counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
         return len(self.items) * model + sum(value.nbytes for r in self.items for value in r.extras.values()) + counts

@@ -44,6 +44,8 @@ class Round:
     """losses that were asked for because of a shadow rule"""
     shadow: dict[str, Any] | None = None
     """what shadow rules would have weighed"""
+    secure: tuple[dict[str, float] | None, int] | None = None
+    """what the secure sum told of itself, and the bytes that it sent"""
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -94,6 +94,7 @@ def rules(
     fault: Any,
     admission: Admission,
     reevaluate: int,
+    secure: Any = None,
 ) -> Rules:
     """Parse the plug points. Those that need torch, and only those, import it."""
     if over is not None and apply is not None:
@@ -123,6 +124,7 @@ def rules(
     optimiser = None if over is None else Optimiser(base, form, buffers)
     chosen = fraction(base.fraction_train, base.min_train_nodes) if select is None else SELECTIONS.parse(select)
     plugs["apply"] = optimiser or plugs["apply"]
+    plugs["secure"] = None if secure is None else _secure(secure)
     algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
 
@@ -153,6 +155,12 @@ def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bo
             f"server = {server}: clients in training cannot evaluate, and the server would wait for them; set "
             "fraction_evaluate=0.0 and pass evaluate_fn= to start"
         )
+
+
+def _secure(text: Any) -> Any:
+    from fedalpha.secure.forms import SECURES
+
+    return SECURES.parse(text)
 
 
 def _in_torch(update: Any, combine: Any, apply: Any, model: Any, buffers: Sequence[str]) -> tuple[Form, dict[str, Any]]:

@@ -28,6 +28,8 @@ from fedalpha.flower.metrics import Noted
 from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
 from fedalpha.flower.rules import BUFFERS, Sampling, check_live, identity, rules, wrapped
+from fedalpha.flower.secure_sums import SecureSum
+from fedalpha.flower.secure_sums import check as check_secure
 from fedalpha.flower.watching import Watching
 from fedalpha.rng import generator
 from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
@@ -55,6 +57,9 @@ class FedAlpha(flower.Strategy):
     ``model`` is the model of `client_app`, for rules that change its width (pfnm, feddist). ``validation`` is an
     evaluation on the server's data, such as `evaluate_on` returns, which ``reevaluate`` needs. ``buffers`` are
     patterns of the names of arrays that server optimisers must not step; ``model`` makes them unnecessary.
+
+    ``secure`` lets the server learn sums only, by the same texts as `fedalpha.run`: "masked", "blind(reference=1.0)".
+    The clients' apps are wrapped by `secured`.
 
     Clients are known by the stable id that they report (`add_loss_query`), never by their node id. ``seed`` draws
     cohorts. Rows state the influence of ``liars`` clients. ``bound`` limits magnitudes: a model with a value above
@@ -96,6 +101,7 @@ class FedAlpha(flower.Strategy):
         validation: Evaluate | None = None,
         fault: Any = None,
         server: str | Server = "synchronous",
+        secure: Any = None,
         liars: int = 1,
         bound: float | None = 1e4,
         buffers: Sequence[str] = BUFFERS,
@@ -130,12 +136,17 @@ class FedAlpha(flower.Strategy):
             fault=fault,
             admission=self.admission,
             reevaluate=reevaluate,
+            secure=secure,
         )
         self.rule = self.rules.algorithm.weigh
         self.server = SERVERS.parse(server)
         check_live(self.server, self.rules, clients, bool(self.over.fraction_evaluate), shadow)
         self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
         self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
+        self.secure = self.rules.algorithm.secure
+        evaluates = bool(self.over.fraction_evaluate)
+        if self.secure is not None:
+            check_secure(self.secure, losses, evaluates, bool(shadow), self.rules.fault, states)
         keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
         given = {
             "seed": seed,
@@ -147,6 +158,7 @@ class FedAlpha(flower.Strategy):
             "signed": signed,
             "losses": losses,
             **({} if self.server == synchronous() else {"server": str(self.server)}),
+            **({} if self.secure is None else {"secure": str(self.secure)}),
             **self._watching.watch.settings,
         }
         self._config = identity(given, self.rules.algorithm, update, self.over)
@@ -234,6 +246,14 @@ class FedAlpha(flower.Strategy):
             return self._next_version(self._buffered, server_round, Sending(grid, arrays, config))
         messages = list(self.configure_train(server_round, arrays, config, grid))
         wait = min(self._dispatch.timeout, self.admission.deadline or self._dispatch.timeout)
+        if self.secure is not None and self._now is not None:
+            timeout = self._dispatch.query_timeout or self._dispatch.timeout
+            veiled = SecureSum(self.secure, grid, timeout, wait, self.over.weighted_by_key)
+            if self._now.outcome is None:
+                told = veiled.play(self._now)
+                self._now.secure = told, veiled.costs.down
+            installed, _ = self.aggregate_train(server_round, [])
+            return arrays if installed is None else installed
         clients = {} if self._now is None else {m.metadata.dst_node_id: i for i, m in self._now.messages.items()}
         replies = Pulled(grid, messages, clients, wait)
         if self._now is None:  # nobody is to train
@@ -320,6 +340,11 @@ class FedAlpha(flower.Strategy):
 
         Clients with alpha = 0 are not asked to train: they upload a number instead of a model.
         """
+        if self.secure is not None and not self._driving:
+            raise RuntimeError(
+                f"secure = {self.secure} needs the loop of FedAlpha.start: a wrapper that sends messages itself "
+                "would ask for single models; for privacy use combine='noise(clip(mean, …), …)' instead"
+            )
         server_round = self._number(server_round)
         state = self._ready(server_round, arrays)
         self._now = None
@@ -352,13 +377,14 @@ class FedAlpha(flower.Strategy):
         if now is None or now.number != server_round:
             raise RuntimeError(f"aggregate_train({server_round}) without configure_train({server_round}) before it")
         if now.outcome is None:
-            now.read(replies, self._dispatch.wanted(now))
+            if now.heard.reports is None:
+                now.read(replies, self._dispatch.wanted(now))
             if self.rules.optimiser is not None:
                 self.rules.optimiser.server_round = server_round
             while isinstance(step := now.advance(), Measure):
                 self._dispatch.measure(now, step)
             assert isinstance(step, Outcome)
-            now.outcome = step
+            now.outcome = step if now.secure is None else _with_costs(step, *now.secure)
         return self._settle(now)
 
     def _settle(self, now: Round) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -443,6 +469,10 @@ class FedAlpha(flower.Strategy):
     def _model(self) -> dict[str, Any]:
         assert self._state is not None
         return dict(self._state.broadcast.parameters)
+
+
+def _with_costs(outcome: Outcome, told: dict[str, float] | None, down: int) -> Outcome:
+    return dataclasses.replace(outcome, secure=told, bytes_down=outcome.bytes_down + down)
 
 
 def _check(

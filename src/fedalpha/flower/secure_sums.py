@@ -1,0 +1,151 @@
+"""The server's part of secure sums: one session per round, by messages. The server never has a client's model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from logging import WARNING
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore import log
+
+from fedalpha.flower.exchange import Pulled, exchange
+from fedalpha.flower.names import ASK_SECURE, CONTENT, REFUSED, SECURE, STEP
+from fedalpha.flower.replies import Rejected, content_of, metrics_of, number
+from fedalpha.flower.reports import Report
+from fedalpha.flower.rounds import Round
+from fedalpha.flower.sums import Arrays, is_float
+from fedalpha.round import Nothing
+from fedalpha.secure.forms import Secure
+from fedalpha.secure.messages import Packed
+from fedalpha.secure.rounds import Costs, Failed, Total, session_of, summed
+from fedalpha.secure.server import Server, Unusable
+from fedalpha.text import shown
+
+
+class SecureSum:
+    """Carries out the training order of a round through the protocol.
+
+    ``timeout`` limits the wait of each step, ``training`` that of the training step; ``size_key`` is the metric with
+    the number of examples.
+    """
+
+    def __init__(self, secure: Secure, grid: Grid, timeout: float, training: float, size_key: str) -> None:
+        self.secure, self.grid, self.timeout, self.training, self.size_key = secure, grid, timeout, training, size_key
+        self.costs = Costs()
+
+    def play(self, now: Round) -> dict[str, float] | None:
+        """Add what was heard to the round; returns what the session cost, None if there is no sum."""
+        order = now.order
+        assert order is not None
+        assert order.alpha is not None
+        weights = dict(zip(order.ids.tolist(), order.alpha.tolist(), strict=True))
+        if reason := self.secure.too_few(weights):
+            now.heard = now.heard.and_reports(Nothing(reason))
+            return None
+        form = now.rules.form
+        sent = form.arrays(now.state.broadcast.parameters)
+        length = sum(value.size for value in sent.values() if is_float(value))
+        rule = now.rules.algorithm.weigh
+        session = session_of(self.secure, rule, weights, length, f"run {now.seed}", now.state.round)
+        server, samples = Server(session, weights), dict[int, float]()
+        try:
+            total = summed(server, lambda step, asked: self._ask(now, step, asked, samples), self.costs)
+        except Failed as failure:
+            now.heard = now.heard.and_reports(Nothing(str(failure), failure.problems), failure.problems)
+            return None
+        for id, note in total.notes.items():
+            log(WARNING, "fedalpha: round %d: client %d: %s", now.number, id, note)
+        self._hear(now, total, weights, sent, samples)
+        costs = self.costs
+        seconds = round(costs.server, 6)
+        return {"bytes_up": costs.up, "bytes_down": costs.down, "seconds": seconds, "error": total.sum.error}
+
+    def _hear(
+        self, now: Round, total: Total, weights: Mapping[int, float], sent: Arrays, samples: Mapping[int, float]
+    ) -> None:
+        """The reports of the clients in the sum, without models and losses, and Σ alpha_i·w_i."""
+        mass = math.fsum(weights[id] for id in total.ids)
+        items = [Report(id, None, samples=samples[id]) for id in total.ids]
+        now.told = {item.id: item for item in items}
+        running: Any = _Given(added(sent, total.sum.values, mass), max(weights[id] for id in total.ids))
+        reports = now.rules.form.reports([now.rules.form.report(item) for item in items], running)
+        reports = dataclasses.replace(reports, uploaded=self.costs.up)
+        now.heard = now.heard.and_reports(reports, total.problems)
+
+    def _ask(
+        self, now: Round, step: str, asked: dict[int, Packed], samples: dict[int, float]
+    ) -> Iterator[tuple[int, object]]:
+        """Send a step to each client; yields the answers that came, in the order of the ids."""
+        messages = {id: self._message(now, id, step, packed) for id, packed in asked.items() if id in now.messages}
+        for id, reply in self._replies(step, messages):
+            if reply is None:
+                continue
+            try:
+                record = content_of(reply).config_records.get(SECURE, {})
+                if REFUSED in record:
+                    raise Rejected(shown(record[REFUSED]))
+                if step == "masked":
+                    samples[id] = number(metrics_of(reply), self.size_key)
+                yield id, record.get(CONTENT)
+            except Rejected as reason:
+                yield id, Unusable(str(reason))
+
+    def _message(self, now: Round, id: int, step: str, packed: Packed) -> Message:
+        record = ConfigRecord({STEP: step, CONTENT: packed.packed})
+        trained = now.messages[id]
+        node = trained.metadata.dst_node_id
+        if step != "masked":
+            return Message(RecordDict({SECURE: record}), message_type=ASK_SECURE, dst_node_id=node)
+        content = RecordDict({**trained.content, SECURE: record})
+        return Message(content, message_type=trained.metadata.message_type, dst_node_id=node)
+
+    def _replies(self, step: str, messages: Mapping[int, Message]) -> Iterable[tuple[int, Message | None]]:
+        """Masked vectors are pulled one by one, so that the server holds one of them at a time."""
+        if step == "masked":
+            clients = {message.metadata.dst_node_id: id for id, message in messages.items()}
+            return Pulled(self.grid, list(messages.values()), clients, self.training).by_client()
+        found = exchange(self.grid, list(messages.values()), self.timeout)
+        return [(id, found.get(message.metadata.dst_node_id)) for id, message in messages.items()]
+
+
+class _Given:
+    """A finished sum in place of a running one."""
+
+    def __init__(self, arrays: Arrays, heaviest: float) -> None:
+        self.arrays, self.heaviest = arrays, heaviest
+
+    def total(self) -> Arrays:
+        return self.arrays
+
+
+def added(sent: Arrays, moves: np.ndarray[Any, np.dtype[np.float64]], mass: float) -> Arrays:
+    """``mass``·w_t + moves in float64; integer arrays keep their value, as nobody's may be seen."""
+    found, start = dict(sent), 0
+    for name, old in sorted(sent.items()):
+        if is_float(old):
+            part = moves[start : start + old.size].reshape(old.shape)
+            found[name] = mass * old.astype(np.float64) + part
+            start += old.size
+    return found
+
+
+def check(secure: Secure, source: str, evaluates: bool, shadows: bool, fault: Any, states: str) -> None:
+    """Raise ValueError for settings of a live federation that the secure sum does not work with, or that undo it."""
+    name = secure.text_name
+    if source == "train":
+        raise ValueError(f"losses='train' needs the training loss of every client, which {name} does not send")
+    if fault is not None:
+        raise ValueError(f"fault = {fault} changes single replies, which {name} hides; leave it out")
+    if not secure.blind:
+        return
+    if source != "query":
+        raise ValueError(f"losses = {source!r} asks clients for their losses, which {name} hides; leave losses out")
+    if evaluates:
+        raise ValueError(f"clients' evaluations tell their losses, which {name} hides; pass fraction_evaluate=0.0")
+    if shadows:
+        raise ValueError(f"shadow rules ask clients for their losses, which {name} hides; leave shadow out")
