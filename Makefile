@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= runs/demo
 BENCH ?= speed
 
-.PHONY: demo test crash matrix fuzz licences advisories bench soak flower-versions docs blocks notebooks dist clean
+.PHONY: demo test crash matrix fuzz licences advisories bench soak secure flower-versions docs blocks notebooks dist clean
 
 demo: $(VENV)/.installed
 	rm -rf $(DEMO)
@@ -60,6 +60,10 @@ endif
 # Live federations: kill the SuperLink, a node that comes back, an impostor while a node is away. About ten minutes.
 soak: $(VENV)/.installed-dev
 	$(BIN)/pytest tests/flower/soak.py
+
+# A secure sum on a real SuperLink, with signing keys and a client that fails in mid-round. About two minutes.
+secure: $(VENV)/.installed-dev
+	$(BIN)/pytest tests/flower/secure_link.py
 
 # Which versions of Flower work, each in an environment of its own, on a real SuperLink.
 flower-versions: $(VENV)/.installed-dev

@@ -13,7 +13,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-collect_ignore = ["app", "apps"]  # apps that tests run, each with modules of its own
+collect_ignore = ["app", "apps", "secure_app"]  # apps that tests run, each with modules of its own
 
 
 class LocalGrid(Grid):

@@ -244,3 +244,21 @@ def test_settings_of_a_client_are_checked(digits: Pooled) -> None:
         app_of(digits, clip=-1)
     with pytest.raises(ValueError, match="give at least 2"):
         app_of(digits, least=1)
+
+
+def test_private_sums_on_a_live_federation(digits: Pooled, grid_of: Any) -> None:
+    """Clients clip, weigh and add noise; without noise it is the simulated sum to the last bits."""
+    settings = {"strategy": "cap(FedAvg, 0.25)", "combine": "noise(clip(mean, C=0.2), z=0, c=0.25)"}
+    quiet = live(digits, grid_of(app_of(digits), CLIENTS), "masked", rounds=1, **settings)
+    history = fedalpha.run(
+        digits, "softmax", rounds=1, seed=5, update=UPDATE, engine="embedded(workers=1)", secure="masked", **settings
+    )
+    for name, value in to_parameters(quiet[1].arrays).items():
+        assert float((value - history.model[name]).abs().max()) <= 1e-6
+    settings["combine"] = settings["combine"].replace("z=0", "z=0.5")
+    loud = live(digits, grid_of(app_of(digits), CLIENTS), "masked", rounds=1, **settings)
+    moved = [
+        (value - to_parameters(quiet[1].arrays)[name]).numpy().ravel()
+        for name, value in to_parameters(loud[1].arrays).items()
+    ]
+    assert np.std(np.concatenate(moved)) == pytest.approx(0.5 * 2 * 0.25 * 0.2 * (10 / 7) ** 0.5, rel=0.1)

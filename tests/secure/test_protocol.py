@@ -118,7 +118,7 @@ def test_masked_vectors_are_uniform_and_unmasked_ones_are_not() -> None:
     session = federation.server.session
     for id, update in federation.updates.items():
         weight = federation.weights[id]
-        plain = session.grid(5).encode(weight * update, session.limit(weight))
+        plain = session.grid(5).encode(weight * update, session.limit(weight, 5))
         assert uniform(plain) < 1e-12
         assert uniform(plain + plain[::-1]) < 1e-12
 
@@ -132,7 +132,7 @@ def test_the_transcript_of_the_server_contains_no_vector() -> None:
     session = federation.server.session
     for id, update in federation.updates.items():
         weight = federation.weights[id]
-        words = session.grid(5).encode(weight * update, session.limit(weight))
+        words = session.grid(5).encode(weight * update, session.limit(weight, 5))
         assert words.tobytes()[:16] not in transcript
         assert update.tobytes()[:16] not in transcript
         for masked in vectors:
@@ -441,4 +441,4 @@ def test_a_session_that_cannot_work_is_told() -> None:
     ):
         with pytest.raises(ValueError, match=reason):
             a_session(**changes)
-    assert math.isclose(a_session(range=2.0, deviation=0.5).limit(-0.25), 6.5)
+    assert math.isclose(a_session(range=2.0, deviation=1.0, threshold=0.5).limit(-0.25, 6), 0.5 + 12 / 2)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
+from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,12 +35,19 @@ class noise(Wrapper):
 
     ``z``: the noise multiplier; ``c``: the largest weight, larger ones are reduced to it (the rest stays with w_t).
     Integer buffers do not change. ``seed`` determines the noise: anyone who knows it can subtract the noise, so keep
-    it secret in real use. A resumed run needs the same seed.
+    it secret in real use. A resumed run needs the same seed. ``seed=system`` draws it from the system's generator
+    instead: nobody knows it, and a run cannot be repeated to the byte.
+
+    Under a secure sum each client adds its part of the noise, always from the system's generator, and the server adds
+    none.
     """
+
+    private = True
+    """Whether a sum of clipped, weighted updates with noise is all that the rule needs; see `of_sums`."""
 
     z: float = field(default=1.0, metadata={"always": True})
     c: float = field(default=0.1, metadata={"always": True})
-    seed: int = 0
+    seed: int | str = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +57,8 @@ class noise(Wrapper):
             )
         if not self.z >= 0 or not 0 < self.c <= 1:
             raise ValueError(f"{self}: give z ≥ 0 and c in (0, 1]")
+        if self.seed != "system" and (type(self.seed) is not int or self.seed < 0):
+            raise ValueError(f"noise: seed = {self.seed!r}; give a whole number ≥ 0, or system")
 
     @property
     def C(self) -> float:
@@ -102,7 +114,11 @@ class noise(Wrapper):
             raise ValueError("noise needs weights on the simplex; coefficients have no bounded sensitivity")
         capped = np.minimum(alpha, self.c)
         aggregate, following = super().combine(state, broadcast, reports, capped, False)
-        rng = generator(self.seed, "privacy noise", int(state["drawn"]))
+        drawn_before = int(state["drawn"])
+        if self.seed == "system":
+            rng = np.random.Generator(np.random.Philox(secrets.randbits(128)))
+        else:
+            rng = generator(int(self.seed), "privacy noise", drawn_before)
         parameters = {}
         for name, value in aggregate.parameters.items():
             if value.is_floating_point():
@@ -113,4 +129,25 @@ class noise(Wrapper):
                 parameters[name] = flat.view(value.shape)
             else:
                 parameters[name] = broadcast.parameters[name]
-        return dataclasses.replace(aggregate, parameters=parameters), {**following, "drawn": int(state["drawn"]) + 1}
+        return dataclasses.replace(aggregate, parameters=parameters), {**following, "drawn": drawn_before + 1}
+
+    def of_sums(self) -> noisy_sum:
+        """The rule for a sum of clipped updates, whose weights are at most c, with the clients' noise in it."""
+        return noisy_sum(self.init())
+
+
+class noisy_sum(mean):
+    """w_t + Σ min(alpha_i, c)·clip(x_i, C) + noise, where all of it but w_t has arrived as a sum."""
+
+    start: Mapping[str, Any]
+
+    def init(self) -> State:
+        return self.start
+
+    def combine(
+        self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
+    ) -> tuple[Broadcast, State]:
+        if not simplex:
+            raise ValueError("noise needs weights on the simplex; coefficients have no bounded sensitivity")
+        aggregate, _ = super().combine(state, broadcast, reports, alpha, simplex)
+        return aggregate, state

@@ -17,6 +17,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from scipy.stats import binom
+
+from fedalpha.select import SELECTIONS, Select
+from fedalpha.select.poisson import poisson
 from fedalpha.strategies import STRATEGIES, Strategy
 
 
@@ -37,29 +41,59 @@ def sensitivity(strategy: str | Strategy, C: float) -> float:
     return STRATEGIES.parse(strategy).sensitivity(C)
 
 
-def epsilon(z: float, rounds: int, delta: float, *, sampling: float = 1.0) -> float:
+def epsilon(
+    z: float, rounds: int, delta: float, *, sampling: float | str | Select = 1.0, clients: int | None = None
+) -> float:
     """ε of ``rounds`` releases with noise multiplier z, at δ, for adding or removing one client.
 
-    ``sampling``: the probability with which each client takes part, *independently of the others* (Poisson).
-    A cohort of fixed size is not sampled that way: leave this at 1 then. Needs the extra ``fedalpha[privacy]``.
+    ``sampling``: the selection of the run, or the probability with which each client takes part *independently of the
+    others*. Only ``poisson(C=…)`` amplifies; with any other selection, such as a cohort of fixed size, ε is that
+    without sampling. ``poisson`` draws cohorts below its ``least`` again: with ``clients``, the chance of that is paid
+    from δ.
+    Needs the extra ``fedalpha[privacy]``.
 
     >>> round(epsilon(z=10.0, rounds=1, delta=1e-5), 2)
     0.34
     """
-    accountant = _accountant(z, rounds, sampling)
-    return float(accountant.get_epsilon(delta))
+    if isinstance(sampling, float | int):
+        return float(_accountant(z, rounds, sampling).get_epsilon(delta))
+    select = SELECTIONS.parse(sampling)
+    if not isinstance(select, poisson):
+        return epsilon(z, rounds, delta)
+    if clients is None:
+        raise ValueError(f"{select} draws small cohorts again; pass clients=, so that this is paid from delta")
+    missed = rounds * float(binom.cdf(select.least - 1, clients - 1, select.C))
+    found = math.inf
+    for _ in range(50):  # δ for the mechanism, after what redrawing costs at this ε: missed·(1 + e^ε)
+        left = delta - missed * (1 + math.exp(min(found, 50.0))) if math.isfinite(found) else delta - 2 * missed
+        if left <= 0:
+            break
+        following = float(_accountant(z, rounds, select.C).get_epsilon(left))
+        if following <= found * (1 + 1e-12) and math.isfinite(found):
+            return found
+        found = following * (1 + 1e-9)
+    raise ValueError(
+        f"{select} with {clients} clients draws again too often for delta = {delta:g}: the chance is {missed:.3g}; "
+        "raise C, or lower least"
+    )
 
 
-def multiplier(target: float, rounds: int, delta: float, *, sampling: float = 1.0) -> float:
+def multiplier(
+    target: float, rounds: int, delta: float, *, sampling: float | str | Select = 1.0, clients: int | None = None
+) -> float:
     """The smallest noise multiplier z (to 0.1 %) whose ε is at most ``target``."""
     if not target > 0:
         raise ValueError(f"target = {target}; give an ε > 0")
+
+    def spent(z: float) -> float:
+        return epsilon(z, rounds, delta, sampling=sampling, clients=clients)
+
     low, high = 0.0, 1.0
-    while epsilon(high, rounds, delta, sampling=sampling) > target:
+    while spent(high) > target:
         low, high = high, 2 * high
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if epsilon(middle, rounds, delta, sampling=sampling) <= target else (middle, high)
+        low, high = (low, middle) if spent(middle) <= target else (middle, high)
     return high
 
 

@@ -112,7 +112,7 @@ class _Secured(ClientApp):
         update = difference(before, {name: array.numpy() for name, array in after.items()})
         if self.clip is not None and (norm := math.sqrt(float(np.dot(update, update)))) > self.clip:
             update = update * (self.clip / norm * (1 - 1e-6))
-        answer = client.mask(bundle, prepared(client.session, client.weight, update, loss))
+        answer = client.mask(bundle, prepared(client.session, client.weight, client.members, update, loss))
         self._keep(context, client)
         metrics = {k: v for r in reply.content.metric_records.values() for k, v in r.items() if k == EXAMPLES}
         return RecordDict({METRICS: MetricRecord(metrics), SECURE: ConfigRecord({CONTENT: answer.packed})})

@@ -43,15 +43,16 @@ class SecureSum:
         order = now.order
         assert order is not None
         assert order.alpha is not None
-        weights = dict(zip(order.ids.tolist(), order.alpha.tolist(), strict=True))
+        algorithm = now.rules.algorithm
+        alpha = dict(zip(order.ids.tolist(), order.alpha.tolist(), strict=True))
+        weights = self.secure.weights(algorithm, alpha)
         if reason := self.secure.too_few(weights):
             now.heard = now.heard.and_reports(Nothing(reason))
             return None
         form = now.rules.form
         sent = form.arrays(now.state.broadcast.parameters)
         length = sum(value.size for value in sent.values() if is_float(value))
-        rule = now.rules.algorithm.weigh
-        session = session_of(self.secure, rule, weights, length, f"run {now.seed}", now.state.round)
+        session = session_of(self.secure, algorithm, weights, length, f"run {now.seed}", now.state.round)
         server, samples = Server(session, weights), dict[int, float]()
         try:
             total = summed(server, lambda step, asked: self._ask(now, step, asked, samples), self.costs)
@@ -60,7 +61,7 @@ class SecureSum:
             return None
         for id, note in total.notes.items():
             log(WARNING, "fedalpha: round %d: client %d: %s", now.number, id, note)
-        self._hear(now, total, weights, sent, samples)
+        self._hear(now, total, alpha, sent, samples)
         costs = self.costs
         seconds = round(costs.server, 6)
         return {"bytes_up": costs.up, "bytes_down": costs.down, "seconds": seconds, "error": total.sum.error}
@@ -72,7 +73,8 @@ class SecureSum:
         mass = math.fsum(weights[id] for id in total.ids)
         items = [Report(id, None, samples=samples[id]) for id in total.ids]
         now.told = {item.id: item for item in items}
-        running: Any = _Given(added(sent, total.sum.values, mass), max(weights[id] for id in total.ids))
+        moves = self.secure.shared_out(now.rules.algorithm, total, weights)
+        running: Any = _Given(added(sent, moves, mass), max(weights[id] for id in total.ids))
         reports = now.rules.form.reports([now.rules.form.report(item) for item in items], running)
         reports = dataclasses.replace(reports, uploaded=self.costs.up)
         now.heard = now.heard.and_reports(reports, total.problems)

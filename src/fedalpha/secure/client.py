@@ -97,6 +97,11 @@ class Client:
     def weight(self) -> float:
         return self._weight
 
+    @property
+    def members(self) -> int:
+        """How many clients are in the roster."""
+        return len(roster_of(self._roster).members)
+
     @classmethod
     def load(cls, data: bytes, policy: Policy) -> Client:
         id, stage, *told = unpack(data)
@@ -179,7 +184,7 @@ class Client:
                 self._held[peer] = self._opened(roster, peer, sealed)
             if values.shape != (session.length,):
                 raise ValueError(f"a vector of the shape {values.shape}; the session sums {session.length} values")
-            words = session.grid(len(roster.members)).encode(values, session.limit(self._weight))
+            words = session.grid(len(roster.members)).encode(values, session.limit(self._weight, len(roster.members)))
             context = pack([roster.hash, self.id])
             add_mask(words, keys.derive(self._secrets[2], "own mask", context), 1)
             for peer in self._held:

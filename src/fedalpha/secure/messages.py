@@ -89,8 +89,8 @@ class Session(Packed, kind="session"):
     """What is agreed on before a sum: one session is one sum of vectors of ``length`` words.
 
     A client of weight a sends a·x, where x is its update, of Euclidean norm at most ``clip`` (inf: any) and with values
-    of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: of the normal noise that each client
-    adds to every value. ``degree``: the number of neighbours, 0 for all.
+    of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: of the normal noise that the smallest
+    admissible set of clients adds together to every value. ``degree``: the number of neighbours, 0 for all.
 
     With ``blind``, its weight is a·exp(e) with e = ``slope``·(its loss − ``reference``), which must be at most
     ``steepest``; the first word is then the weight times ``range``.
@@ -128,12 +128,16 @@ class Session(Packed, kind="session"):
         """The largest value per unit of weight."""
         return min(self.range, self.clip) * math.exp(self.steepest)
 
-    def limit(self, weight: float) -> float:
+    def noise(self, clients: int) -> float:
+        """The deviation of each client's noise in a roster of ``clients``: the least number of them gives all of it."""
+        return self.deviation / math.sqrt(needed(self.threshold, clients))
+
+    def limit(self, weight: float, clients: int) -> float:
         """The largest value that a client of this weight may send; the noise stays within 12 deviations."""
-        return abs(weight) * self.spread + 12 * self.deviation
+        return abs(weight) * self.spread + 12 * self.noise(clients)
 
     def grid(self, clients: int) -> FixedPoint:
-        return FixedPoint(self.bits, clients, self.mass * self.spread + clients * 12 * self.deviation)
+        return FixedPoint(self.bits, clients, self.mass * self.spread + clients * 12 * self.noise(clients))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from fedalpha.secure import keys
 from fedalpha.secure.client import Client, Policy, Refused
@@ -16,7 +17,6 @@ from fedalpha.secure.messages import Packed, Session
 from fedalpha.secure.server import Server, TooFew, Unusable, conduct
 from fedalpha.secure.vectors import Vector, Weighted, prepared, weighted
 from fedalpha.secure.wire import Malformed
-from fedalpha.strategies import Strategy
 
 Ask = Callable[[str, dict[int, Packed]], Iterable[tuple[int, object]]]
 METHODS = {"advertised": "advertise", "shared": "share", "masked": "mask", "agreed": "agree", "revealed": "reveal"}
@@ -54,15 +54,16 @@ class Total:
 
 def session_of(
     secure: Secure,
-    rule: Strategy,
+    algorithm: Any,
     weights: Mapping[int, float],
     length: int,
     run: str,
     round: int,
-    deviation: float = 0,
 ) -> Session:
     """The session of a round; raises ValueError if its numbers do not fit the bits."""
-    n, terms = len(weights), secure.terms(rule)
+    n, terms = len(weights), secure.terms(algorithm.weigh)
+    private = secure.private(algorithm)
+    clips = [float(c) for c in (secure.clip, getattr(private, "C", None)) if c is not None]
     near = secure.neighbours
     if near == "log":
         near = degree(n, secure.threshold, 0.1, 0.1)
@@ -74,8 +75,8 @@ def session_of(
         bits=secure.bits,
         range=float(secure.range),
         mass=math.fsum(abs(w) for w in weights.values()),
-        clip=math.inf if secure.clip is None else float(secure.clip),
-        deviation=float(deviation),
+        clip=min(clips, default=math.inf),
+        deviation=float(getattr(private, "deviation", 0.0)),
         threshold=secure.threshold,
         degree=0 if near == "all" or int(near) >= n - 1 else int(near),
         signed=secure.signed,
@@ -141,6 +142,6 @@ class Rehearsal:
 
     def _answer(self, id: int, step: str, message: Packed, vector: tuple[Vector, float | None] | None) -> bytes:
         client = self._clients.setdefault(id, Client(id, self._policies(id)))
-        values = [] if vector is None else [prepared(client.session, client.weight, *vector)]
+        values = [] if vector is None else [prepared(client.session, client.weight, client.members, *vector)]
         answer: Packed = getattr(client, METHODS[step])(message, *values)
         return answer.packed

@@ -185,7 +185,7 @@ class Server:
                 private = self._recover(recovery, id, "keys")
                 for peer in near:
                     add_mask(total, pair_key(private, roster, id, peer), -1 if id > peer else 1)
-        limits = sum(self.session.limit(self.weights[id]) for id in alive)
+        limits = sum(self.session.limit(self.weights[id], len(roster.members)) for id in alive)
         values = self._grid().decode(total, len(alive), limits)
         return Summed(tuple(alive), values, self._grid().error(len(alive)))
 

@@ -15,8 +15,8 @@ from fedalpha.secure.messages import Session
 Vector = NDArray[np.float64]
 
 
-def prepared(session: Session, weight: float, update: Vector, loss: float | None = None) -> Vector:
-    """The vector of a client: its update, clipped, times its weight, with its share of the noise.
+def prepared(session: Session, weight: float, clients: int, update: Vector, loss: float | None = None) -> Vector:
+    """The vector of one of ``clients`` in a roster: its update, clipped, times its weight, with its share of the noise.
 
     Raises `Overflow` where the values do not fit, with what would help. The server sees that text, so it holds no
     value of the update and no loss.
@@ -33,7 +33,7 @@ def prepared(session: Session, weight: float, update: Vector, loss: float | None
     if session.blind:
         vector = np.concatenate([[weight * _tilt(session, loss) * min(session.range, session.clip)], vector])
     if session.deviation:
-        vector = vector + system_generator().normal(0.0, session.deviation, len(vector))
+        vector = vector + system_generator().normal(0.0, session.noise(clients), len(vector))
     return np.asarray(vector)
 
 

@@ -49,14 +49,15 @@ class Veiled:
     def update(self, broadcast: Broadcast, order: Train) -> Reports | Nothing:
         """Train the clients, then sum their updates through the protocol."""
         assert order.alpha is not None
-        weights = dict(zip(order.ids.tolist(), order.alpha.tolist(), strict=True))
+        alpha = dict(zip(order.ids.tolist(), order.alpha.tolist(), strict=True))
+        weights = self.secure.weights(self.algorithm, alpha)
         if reason := self.secure.too_few(weights):
             return Nothing(reason)
         found, problems = self._trained(broadcast, order)
         values = [value for value in broadcast.parameters.values() if value.is_floating_point()]
         size = sum(value.numel() for value in values)
         run = f"simulation {self.seed}"
-        session = session_of(self.secure, self.algorithm.weigh, weights, size, run, self.round)
+        session = session_of(self.secure, self.algorithm, weights, size, run, self.round)
         losses = self._losses(broadcast, sorted(found))
 
         def vector(id: int) -> tuple[Vector, float | None]:
@@ -80,7 +81,7 @@ class Veiled:
         }
         for id, note in total.notes.items():
             log.warning("round %d: client %s: %s", self.round, id, note)
-        return self._reports(broadcast, total, weights, found)
+        return self._reports(broadcast, total, alpha, found)
 
     def _trained(self, broadcast: Broadcast, order: Train) -> tuple[dict[int, Report], dict[int, str]]:
         """The reports that the clients themselves find fit to send, by id; why others are not."""
@@ -106,7 +107,7 @@ class Veiled:
     ) -> Reports:
         """The reports of the clients in the sum, without their models and losses, and Σ alpha_i·w_i."""
         mass = math.fsum(weights[id] for id in total.ids)
-        values = added(broadcast, total.sum.values, mass)
+        values = added(broadcast, self.secure.shared_out(self.algorithm, total, weights), mass)
         items = [dataclasses.replace(found[id], parameters=None, losses={}) for id in total.ids]
         sums = Sum(values, max(weights[id] for id in total.ids))
         return Reports(items, sums, final=True, problems=total.problems, uploaded=self.costs.up)

@@ -81,6 +81,25 @@ class Secure(Spelled, ABC):
     def _check_weights(self, company: Company) -> None:
         """Raise ValueError for a strategy whose weights cannot be used."""
 
+    @staticmethod
+    def private(algorithm: Any) -> Any:
+        """The combine rule that adds privacy noise, of which clients then add the parts; None if there is none."""
+        return algorithm.combine if getattr(algorithm.combine, "private", False) else None
+
+    def weights(self, algorithm: Any, alpha: Mapping[int, float]) -> dict[int, float]:
+        """What clients scale their update by, from the weights of an order by client id, without those of 0."""
+        most = getattr(self.private(algorithm), "c", math.inf)
+        return {id: min(weight, most) for id, weight in alpha.items() if weight}
+
+    def shared_out(self, algorithm: Any, total: Any, alpha: Mapping[int, float]) -> Any:
+        """The sum of a session as the round expects it, which divides it by the weight that arrived if some was lost.
+
+        A private sum is not divided: lost weight stays with the current model, so that nobody's weight rises above c.
+        """
+        if self.private(algorithm) is None or len(total.ids) == len(alpha):
+            return total.sum.values
+        return total.sum.values * math.fsum(alpha[id] for id in total.ids)
+
     def played(self, algorithm: Any) -> Any:
         """The algorithm as the server plays it: what it may not know is replaced."""
         return algorithm

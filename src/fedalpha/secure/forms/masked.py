@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from fedalpha.secure.forms.base import SECURES, Secure
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING
 from fedalpha.strategies.company import Company
@@ -14,6 +17,10 @@ from fedalpha.strategies.company import Company
 )
 class masked(Secure):
     """Two phases: clients tell their losses, the server tells each its alpha_i; clients send alpha_i·x_i masked."""
+
+    def played(self, algorithm: Any) -> Any:
+        private = self.private(algorithm)
+        return algorithm if private is None else replace(algorithm, combine=private.of_sums(), secure=None)
 
     def _check_weights(self, company: Company) -> None:
         late = sorted(company.weigh.requires - KNOWN_BEFORE_TRAINING)
