@@ -41,6 +41,7 @@ def planned(digits: Federation, secure: str | None = "masked", **changes: Any) -
         "reevaluate": 0,
         "fault": None,
         "evaluate": 1,
+        **dict.fromkeys(("clock", "availability", "server")),
     }
     return plan(digits, secure=secure, **{**given, **changes})
 
@@ -152,6 +153,7 @@ def test_a_reference_far_from_the_losses_is_told(digits: Federation) -> None:
         ({"secure": "blind", "reevaluate": 1}, "reevaluate weighs clients by losses"),
         ({"secure": "blind", "select": "power_of_choice(C=0.5, d=6)"}, "learns from the training loss"),
         ({"secure": "blind", "evaluate": fedalpha.Evaluate(shadow=["FedWorse"])}, "shadow rules look at losses"),
+        ({"clock": "lognormal(sigma=1)"}, "simulated time does not know"),
         ({"secure": "masked(bits=20)"}, "bits = 20; give one of 16, 32, 64"),
         ({"secure": "masked(neighbours=3)"}, "give all, log or an even number"),
         ({"secure": "masked(threshold=0.3)"}, "give a share of at least 0.5"),

@@ -17,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 sys.path.insert(0, str(EXAMPLE))
 from deployment import Deployment  # noqa: E402
 
-NODES, RULE = 4, "FedSoftWorse(T=4)"
+NODES, RULE = 4, "FedSoftWorse(T=20)"
 
 
 def keys(folder: Path) -> list[str]:

@@ -220,6 +220,10 @@ def test_values_beyond_the_range_are_told(digits: Pooled, grid_of: Any) -> None:
         ({"update": "scaffold"}, "sends more than a model"),
         ({"losses": "train"}, "needs the training loss of every client"),
         ({"fault": "drop(p=0.1)"}, "changes single replies"),
+        (
+            {"server": "buffered(K=2, concurrency=4)", "clients": 10, "fraction_evaluate": 0.0},
+            "takes updates one by one",
+        ),
         ({"secure": "blind"}, "pass fraction_evaluate=0.0"),
         ({"secure": "blind", "losses": "evaluate"}, "asks clients for their losses"),
         ({"secure": "blind", "strategy": "FedWorse(k=4)"}, "compares the losses of clients"),

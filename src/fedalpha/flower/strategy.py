@@ -146,6 +146,11 @@ class FedAlpha(flower.Strategy):
         self.secure = self.rules.algorithm.secure
         evaluates = bool(self.over.fraction_evaluate)
         if self.secure is not None:
+            if not self.server.waits:
+                raise ValueError(
+                    f"server = {self.server} takes updates one by one, and {self.secure} sums those of a round: leave "
+                    "server out"
+                )
             check_secure(self.secure, losses, evaluates, bool(shadow), self.rules.fault, states)
         keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
         given = {

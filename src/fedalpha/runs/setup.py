@@ -54,6 +54,11 @@ class Setup:
             )
         if self.algorithm.secure is not None and self.algorithm.secure.blind and self.watch.shadows.rules:
             raise ValueError(f"shadow rules look at losses, which {self.algorithm.secure} hides; leave shadow out")
+        if self.algorithm.secure is not None and self.pace.timed:
+            raise ValueError(
+                f"secure = {self.algorithm.secure}: simulated time does not know how long the steps of a secure sum "
+                "take; leave clock out"
+            )
         self.pace.check(self.federation)
         self.pace.check_company(self.algorithm, self.watch.shadows.requires)
         self.watch.check(self.algorithm, self.federation.task.correct is not None)
