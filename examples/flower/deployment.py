@@ -34,7 +34,9 @@ class Deployment:
         self.nodes = nodes
         self.tls = tls
         self.app = Path(app).resolve()
-        self.port = free_port()
+        self.port = self.node_port = free_port()
+        self.link_options: list[str] = []
+        """Further options of the SuperLink."""
         self.superlink: subprocess.Popen[bytes]
         self.supernodes: list[subprocess.Popen[bytes]] = []
         self.environment = {
@@ -75,7 +77,12 @@ class Deployment:
     def start_superlink(self) -> None:
         """Start the SuperLink and wait until it listens; its database outlives it."""
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--database", str(self.folder / "state.db"), "--disable-runtime-dependency-installation"]
+        command += [
+            *self.link_options,
+            "--database",
+            str(self.folder / "state.db"),
+            "--disable-runtime-dependency-installation",
+        ]
         if self.tls:
             files = self.folder / "certificates"
             command += ["--ssl-ca-certfile", str(files / "ca.crt"), "--ssl-certfile", str(files / "server.pem")]
@@ -91,7 +98,7 @@ class Deployment:
 
     def start_supernode(self, node: int, key: Path | None = None, config: str = "") -> subprocess.Popen[bytes]:
         """Start the SuperNode of client ``node``; ``config`` replaces its usual ``--node-config``."""
-        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
+        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.node_port}"]
         command += ["--host", "127.0.0.1", "--port", str(free_port())]
         command += ["--node-config", config or f"partition-id={node} num-partitions={self.nodes}"]
         if self.tls:

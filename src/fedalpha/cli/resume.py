@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -32,26 +31,13 @@ def resume(
     if not config.is_symlink() and not config.exists():
         raise ValueError(f"{folder} has no config.json, so there is no run to resume; {_instead(folder)}")
     try:
-        live = _is_live(read_bytes(config, most=CONFIG_BYTES))  # a file of this folder, not a link or a device
-        settings = None if live else read_settings(config, {}, trust=trust)
+        read_bytes(config, most=CONFIG_BYTES)  # raises unless it is a file of this folder, not a link or a device
+        settings = read_settings(config, {}, trust=trust)
     except UntrustedError:
         raise
     except ValueError as error:
         raise ValueError(f"cannot resume {config}: {error}") from None
-    if settings is None:
-        raise ValueError(
-            f"{folder} holds a run of a live Flower federation: its clients are not here. Submit the app again "
-            "(flwr run …) with the same settings and the same out=; it continues after the last finished round"
-        )
     execute(settings, folder, workers, checkpoint_every, log)
-
-
-def _is_live(config: bytes) -> bool:
-    """Whether a configuration is that of `fedalpha.flower.FedAlpha`."""
-    try:
-        return bool(json.loads(config).get("federation") == "flower")
-    except (ValueError, AttributeError, RecursionError):
-        return False
 
 
 def _instead(folder: Path) -> str:

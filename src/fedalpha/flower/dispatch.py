@@ -135,6 +135,8 @@ class Dispatch:
 
     def _messages(self, now: Round, ids: list[int], sending: Sending, told: Mapping[str, Any]) -> dict[int, Message]:
         """The training messages of these clients, as ``over`` makes them; ``told`` is added to the configuration."""
+        if not ids:
+            return {}
         node = self.clients.nodes
         with _own_random():
             shown = Shown(sending.grid, [node[i] for i in ids])

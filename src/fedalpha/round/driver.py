@@ -149,4 +149,5 @@ def tell_refusals(
 
 
 def _name(clients: Iterable[int], nodes: Mapping[int, str] | None) -> str:
-    return ", ".join(f"{i} (node {nodes[i]})" if nodes and i in nodes else str(i) for i in clients)
+    named = {i: (nodes or {}).get(i, str(i)) for i in clients}
+    return ", ".join(str(i) if node == str(i) else f"{i} (node {node})" for i, node in named.items())

@@ -32,6 +32,7 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
         raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
     for recorded in ("versions", "resumed_with"):
         values.pop(recorded, None)
+    _check_here(values, path)
     values = _of_python(values, path)
     values = layered(values, options)
     for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
@@ -39,6 +40,15 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
             settings({name: options[name]})
     with reading(path, trust):
         return settings(values)
+
+
+def _check_here(values: Mapping[str, Any], path: Path) -> None:
+    """Raise if the configuration is that of `fedalpha.flower.FedAlpha`."""
+    if values.get("federation") == "flower":
+        raise ValueError(
+            f"{path} is of a run of a live Flower federation: its clients are not here. Submit the app again "
+            "(flwr run …) with the same settings and the same out=; it continues after the last finished round"
+        )
 
 
 def _of_python(values: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         fraction_evaluate=0.0,
         min_train_nodes=1,
         min_available_nodes=int(config["clients"]),
+        wait_for_nodes=float(config["wait"]),
     )
     targets = np.array([[i, 1, -i, 0.5] for i in range(int(config["clients"]))])
 
