@@ -57,7 +57,7 @@ advisories:
 	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 endif
 
-# Live federations: kill the SuperLink, a node that comes back, an impostor while a node is away. About ten minutes.
+# Live federations: the bytes of a simulation on real nodes, a killed SuperLink, a node that comes back, an impostor: ten minutes.
 soak: $(VENV)/.installed-dev
 	$(BIN)/pytest tests/flower/soak.py
 

@@ -1,4 +1,4 @@
-"""Long checks on a real SuperLink: ``make soak``. Not part of the suite, because they wait for heartbeats to lapse."""
+"""Long checks on a real SuperLink: ``make soak``. Not part of the suite, because they take minutes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import fedalpha
+from fedalpha.analysis.history import read
 from flower.real import NODES, expected, final, rows, until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
@@ -18,10 +20,38 @@ from deployment import Deployment, stop  # noqa: E402
 from keys import make_node_key  # noqa: E402
 
 
+@pytest.fixture(scope="module")
+def digits_on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with Deployment(tmp_path_factory.mktemp("digits"), 4) as deployment:
+        yield deployment
+
+
 @pytest.fixture
 def flower(tmp_path: Path) -> Iterator[Deployment]:
     with Deployment(tmp_path, NODES, tls=True, app=Path(__file__).parent / "app") as deployment:
         yield deployment
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"strategy": "FedSoftWorse(T=0.2)", "select": "power_of_choice(C=0.5, d=0.75)"},
+        {"strategy": "FedBetter(k=2)", "apply": "fedadam(lr=0.01)"},
+        {"strategy": "FedAvg", "combine": "median"},
+    ],
+)
+def test_real_nodes_give_the_bytes_of_a_simulation(digits_on_nodes: Deployment, rules: dict[str, str]) -> None:
+    out = digits_on_nodes.folder / rules["strategy"]
+    digits_on_nodes.run({**rules, "rounds": 3, "clients": 4, "out": str(out)})
+    federation = fedalpha.federation("digits", partition="shards(size=30)", clients=4, seed=0)
+    update, engine = "sgd(lr=0.1, batch=32, epochs=1)", "embedded(workers=1, vectorise=false)"
+    here = fedalpha.run(federation, "mlp", rounds=3, seed=0, update=update, engine=engine, **rules)
+    there = read(out)
+    for row, other in zip(there.rows, here.rows, strict=True):
+        same = set(other) - {"seconds", "worst_client_accuracy", "client_accuracy_spread"}
+        assert {name: row[name] for name in same} == {name: other[name] for name in same}
+    for name, array in here.model.items():
+        assert there.model[name].numpy().tobytes() == array.numpy().tobytes(), name
 
 
 def test_the_superlink_killed_and_started_again_ends_with_the_same_bytes(flower: Deployment) -> None:

@@ -66,9 +66,10 @@ def test_the_page_follows_the_run(folder: Path) -> None:
 
 
 def test_resume_explains_who_continues_it(folder: Path) -> None:
-    found = CliRunner().invoke(app, ["resume", str(folder)])
-    assert found.exit_code != 0
-    assert "live Flower federation" in str(found.exception) + found.output
+    for arguments in (["resume", str(folder)], ["run", str(folder / "config.json")]):
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code != 0
+        assert "live Flower federation" in str(found.exception) + found.output
 
 
 def test_the_page_shows_what_was_watched(folder: Path) -> None:

@@ -30,7 +30,7 @@ class Journal:
     def __init__(self, out: str | Path | None, callbacks: Sequence[str | Callback] = ()) -> None:
         if out is not None and Path(out).exists() and not Path(out).is_dir():
             raise ValueError(f"out = {str(out)!r} is a file; give a folder")
-        self.out = None if out is None else Path(out)
+        self.out = None if out is None else Path(out).absolute()  # the log names it
         self.rows: list[Row] = []
         self.beside: dict[str, Any] = {}
         """What is saved beside the state of the round."""

@@ -243,6 +243,8 @@ class FedAlpha(flower.Strategy):
             self._journal.close(self._model(), complete, self.best)
         if len(self.rows) - 1 > self._offset and self.over.fraction_train and not self._noted.trained:
             raise RuntimeError(nobody_trained(self.rows[1:]))
+        where = f"; it is in {self._journal.out} (fedalpha report shows it)" if self._journal.out else ""
+        log(INFO, "fedalpha: the run of %d rounds is finished%s", self.rows[-1]["round"], where)
         return self._noted.result(arrays, self.rows)
 
     def _train(self, grid: Grid, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> ArrayRecord:

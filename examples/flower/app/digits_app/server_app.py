@@ -18,6 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     federation = digits(clients)
     strategy = FedAlpha(
         str(config["strategy"]),
+        **{name: str(config[name]) for name in ("select", "combine", "apply") if config[name]},
         seed=SEED,
         out=str(config["out"]) or None,
         fraction_evaluate=0.0,
