@@ -22,8 +22,8 @@ from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, tell
 from fedalpha.strategies import Strategy
 
-_KINDS = {"accuracy": "acc", "loss": "loss"}
-"""What the names of metrics of a kind contain."""
+_KINDS = {"accuracy": "acc", "loss": "loss", "eval_loss": "loss"}
+"""What the names of metrics of a kind contain, by the usual names, which are the defaults."""
 _LONGEST = 1000
 """Metrics, numbers of a list, and characters of a name that a row keeps of a user's metrics."""
 
@@ -90,7 +90,7 @@ class Noted:
                 if (client := clients.get(reply.metadata.src_node_id)) is None:
                     raise Rejected("it comes from a node that was not asked")
                 if known.source == "evaluate":
-                    known.losses[client] = server_round, finite(metrics, self.evaluated_loss)
+                    known.losses[client] = server_round, finite(metrics, named(metrics, self.evaluated_loss))
                 accuracy = under(metrics, self.accuracy_key)
                 if accuracy is not None and 0 <= accuracy <= 1:
                     self._told[client] = accuracy
@@ -198,16 +198,19 @@ class Noted:
         return result
 
 
+def named(record: Mapping[str, Any], key: str) -> str:
+    """``key``, or, if it is a usual one that the record lacks, the only name of that kind."""
+    names = [name for name in record if _KINDS[key] in name.lower()] if key not in record and key in _KINDS else []
+    return names[0] if len(names) == 1 else key
+
+
 def under(record: Mapping[str, Any], key: str) -> float | None:
     """The finite number under ``key``; without "accuracy" or "loss", the only one of that kind (eval_acc, test_loss).
 
     >>> under({"eval_acc": 0.5, "eval_loss": 2.3}, "accuracy")
     0.5
     """
-    if key not in record and key in _KINDS:
-        names = [name for name in record if _KINDS[key] in name.lower()]
-        key = names[0] if len(names) == 1 else key
-    value = record.get(key)
+    value = record.get(named(record, key))
     usable = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
     return float(value) if usable else None  # type: ignore[arg-type]
 

@@ -141,7 +141,8 @@ class Registry(Generic[T]):
             node = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = f"cannot read the {self.kind} {quoted(text)}: {shown(error)}"
-            raise ValueError(f"{reason}; write it like {self._hint()!r}") from None
+            paths = " (and put a path in quotes: csv('/tmp/rounds.csv'))" if "/" in text or "\\" in text else ""
+            raise ValueError(f"{reason}; write it like {self._hint()!r}{paths}") from None
         if not isinstance(node, ast.Name | ast.Call):
             raise ValueError(f"{quoted(text)} is not a {self.kind}; write it like {self._hint()!r}")
         if isinstance(node, ast.Name):
