@@ -8,18 +8,22 @@ processor's cache, so no array is copied as a whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.fast.blocks import blocks
+from fedalpha.fast.threads import in_parts
 from fedalpha.strategies import Array
 
 Arrays = dict[str, NDArray[Any]]
 """A model: arrays by name."""
-_PIECE = 1 << 15
+_PIECE = 1 << 14
+"""Values that are widened and added at a time; they stay in the processor's cache."""
+_SHARE = 1 << 18
+"""Values that a thread takes at a time. No value depends on which thread computes it."""
 
 
 def is_float(value: NDArray[Any]) -> bool:
@@ -75,13 +79,18 @@ class Running:
         if long and (block := self._block[waiting[0][0]]) is not self._now:
             self._merge()
             self._now = block
-        for name, value in waiting[0][1].items():
-            if not is_float(value):
-                continue
-            into = self._part if long else self._total
+        floats = {name: value for name, value in waiting[0][1].items() if is_float(value)}
+        into, groups = self._part if long else self._total, self._groups(waiting)
+        for name, value in floats.items():
             if name not in into:
                 into[name] = np.zeros(value.shape)
-            _add(into[name].reshape(-1), [model[name].reshape(-1) for _, model in waiting], self._groups(waiting))
+        totals = {name: into[name].reshape(-1) for name in floats}
+        values = {name: [model[name].reshape(-1) for _, model in waiting] for name in floats}
+
+        def add(name: str, part: slice) -> None:
+            _add(totals[name][part], [value[part] for value in values[name]], groups)
+
+        _shared(add, floats)
         for place, model in waiting:
             if self.alpha[place] > self.heaviest:
                 self.heaviest = self.alpha[place]
@@ -133,6 +142,26 @@ def _add_groups(
             total += part
 
 
+def _shared(work: Callable[[str, slice], None], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Call ``work`` for parts of the arrays, which together are all of their values; threads share large models."""
+    parts: list[list[tuple[str, slice]]] = [[]]
+    room = _SHARE
+    for name, value in arrays.items():
+        for start in range(0, value.size, _SHARE):
+            part = slice(start, min(start + _SHARE, value.size))
+            if part.stop - start > room and parts[-1]:
+                parts.append([])
+                room = _SHARE
+            parts[-1].append((name, part))
+            room -= part.stop - start
+
+    def some(start: int, stop: int) -> None:
+        for name, part in parts[start]:
+            work(name, part)
+
+    in_parts(some, len(parts), 1)
+
+
 def _pieces(length: int) -> Iterator[slice]:
     for start in range(0, length, _PIECE):
         yield slice(start, min(start + _PIECE, length))
@@ -150,14 +179,17 @@ def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], cu
     if not weights:  # no client counts, for example because all are idle
         return dict(current)
     heaviest = int(np.argmax(alpha))
-    result: Arrays = {}
-    for name, old in current.items():
-        if not is_float(old):
-            result[name] = models[heaviest][name]
-            continue
-        result[name] = np.empty(old.shape, old.dtype)
-        flat, before = result[name].reshape(-1), old.reshape(-1)
-        values = [models[i][name].reshape(-1) for i in counted]
+    result: Arrays = {
+        name: np.empty(old.shape, old.dtype) if is_float(old) else models[heaviest][name]
+        for name, old in current.items()
+    }
+
+    floats = {name: old.reshape(-1) for name, old in current.items() if is_float(old)}
+    given = {name: [models[i][name].reshape(-1) for i in counted] for name in floats}
+
+    def sum_up(name: str, where: slice) -> None:
+        flat, before = result[name].reshape(-1)[where], floats[name][where]
+        values = [value[where] for value in given[name]]
         room = [np.empty(min(_PIECE, len(flat))) for _ in range(3)]
         for piece in _pieces(len(flat)):
             total, product, part = (array[: piece.stop - piece.start] for array in room)
@@ -168,6 +200,8 @@ def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], cu
                 product *= rest
                 total += product
             flat[piece] = total
+
+    _shared(sum_up, floats)
     return result
 
 
@@ -184,11 +218,16 @@ def mean_of(total: Arrays, current: Arrays, rest: float) -> Arrays:
 
 def largest(arrays: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     """The largest absolute value of each floating array; NaN where an array holds one."""
-    return {
-        name: max(float(value.max()), -float(value.min())) if value.size else 0.0
-        for name, value in arrays.items()
-        if is_float(value)
-    }
+    floats = {name: value.reshape(-1) for name, value in arrays.items() if is_float(value)}
+    found: dict[str, list[float]] = {name: [0.0] for name in floats}
+
+    def look(name: str, part: slice) -> None:
+        for piece in _pieces(part.stop - part.start):
+            values = floats[name][part][piece]
+            found[name] += [float(values.max()), -float(values.min())]
+
+    _shared(look, floats)
+    return {name: float(np.max(values)) for name, values in found.items()}  # NaN, where there is one
 
 
 def beyond(arrays: Mapping[str, NDArray[Any]], known: Mapping[str, float], bound: float) -> str | None:
