@@ -200,6 +200,18 @@ def tune(
 
 
 @app.command()
+def asynchrony(
+    out: Annotated[Path, typer.Option(help="Folder of the results; its cells are not run again.")] = OUT / "async",
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/async.md.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 2,
+) -> None:
+    """Synchronous, over-selection and buffered servers under four strategies and two kinds of speeds."""
+    from benchmarks.asynchrony import measure
+
+    print(measure(out, page, jobs))
+
+
+@app.command()
 def phases(
     out: Annotated[Path, typer.Option(help="Folder for phases.json and phases.md.")] = OUT / "phases",
     turns: Annotated[int, typer.Option(min=1, help="Runs of each variant, in turns.")] = 3,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedalpha
@@ -94,3 +95,30 @@ def test_a_node_that_was_killed_comes_back_as_the_same_client_and_nobody_takes_i
     flower.run({**config, "rounds": 3, "clients": 3})
     assert rows(out)[2]["cohort"] == [0, 1, 2]
     assert rows(out)[2]["nodes"]["0"] == "node0"
+
+
+def test_a_server_that_does_not_wait_goes_on_without_the_slow_node_and_after_it_was_started_again(
+    flower: Deployment,
+) -> None:
+    """Node 0 takes two minutes for its first training; the others make versions meanwhile, in two server apps."""
+    out = flower.folder / "buffered"
+    config = {
+        "strategy": "stale(FedSoftWorse(T=0.2), polynomial(a=0.5))",
+        "server": "buffered(K=2, concurrency=3)",
+        "out": str(out),
+        "slow": 0,
+        "slow-round": 1,
+        "flag": str(flower.folder / "slow"),
+    }
+    begun = time.monotonic()
+    flower.run({**config, "rounds": 4})
+    assert (flower.folder / "slow").exists()
+    first = rows(out)
+    assert [row["cohort"] for row in first] == [[1, 2]] * 4
+    assert all(row["staleness"] == [0, 0] and not row["refused"] for row in first)
+    flower.run({**config, "rounds": 6})
+    assert time.monotonic() - begun < 600
+    assert rows(out)[:4] == first
+    assert len(rows(out)) == 6
+    assert all(len(row["cohort"]) == 2 for row in rows(out))
+    assert np.isfinite(final(out)).all()

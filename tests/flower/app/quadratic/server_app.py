@@ -18,6 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     strategy = FedAlpha(
         str(config["strategy"]),
+        server=str(config["server"]),
         out=str(config["out"]),
         stop=str(config["stop"]) or None,
         keep=str(config["keep"]),

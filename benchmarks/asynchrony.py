@@ -1,0 +1,125 @@
+"""Servers, strategies and speeds of clients on the same seeds: the cells of ``studies/async.toml``, and their tables.
+
+``python -m benchmarks asynchrony --out docs/results/async --page docs/async.md`` repeats what the page shows. The rows of
+these runs are long (a row for each version), so only the measures of each cell are stored. ``fedalpha study
+studies/async.toml`` runs the same cells with their rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedalpha.analysis.measures import Measure
+from fedalpha.analysis.measures.base import curve
+from fedalpha.analysis.stats import holm, interval, paired
+from fedalpha.study import Cell, read_study
+
+STUDY = Path(__file__).parents[1] / "studies" / "async.toml"
+MARKS = "<!-- measured -->", "<!-- end of measured -->"
+TIME, ACCURACY, WORST, MEAN = "T_80", "accuracy@100s", "worst_tenth_accuracy@100s", "auc@100s"
+Record = dict[str, dict[str, dict[str, dict[str, list[Any]]]]]
+"""case → strategy → seed → measure → value, and whether it was reached"""
+
+
+def measured(cell: Cell) -> dict[str, list[Any]]:
+    """The measures of one cell."""
+    history = cell.settings.experiment().run("embedded(workers=1)")
+    run = curve(history.rows, cell.settings.rounds)
+    found = {text: Measure.parse(text).of(run) for text in (TIME, ACCURACY, WORST, MEAN)}
+    return {text: [one.value, one.reached] for text, one in found.items() if one is not None}
+
+
+def measure(out: Path, page: Path | None, jobs: int) -> str:
+    """Run the cells that ``out`` does not have, and write their measures; the tables."""
+    study = read_study(STUDY)
+    file = out / "results.json"
+    out.mkdir(parents=True, exist_ok=True)
+    record: Record = json.loads(file.read_text()) if file.exists() else {}
+    cells = [c for c in study.cells() if str(c.seed) not in record.get(c.case, {}).get(c.strategy, {})]
+    cells.sort(key=lambda cell: cell.seed)
+    with get_context("fork").Pool(jobs) as pool:
+        for number, (cell, found) in enumerate(zip(cells, pool.imap(measured, cells), strict=True)):
+            record.setdefault(cell.case, {}).setdefault(cell.strategy, {})[str(cell.seed)] = found
+            if number % 20 == 19 or number == len(cells) - 1:
+                file.write_text(json.dumps(record, indent=1) + "\n")
+                print(f"{number + 1} of {len(cells)} cells", flush=True)
+    text = tables(record)
+    if page is not None:
+        before, _, rest = page.read_text().partition(MARKS[0])
+        page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+    return text
+
+
+def tables(record: Mapping[str, Any]) -> str:
+    """The tables of the page: every case, and the paired differences that answer its question."""
+    lines = []
+    for speeds in ("independent", "correlated"):
+        lines += [
+            f"**Speeds {'independent of the data' if speeds == 'independent' else 'correlated with the data'}**",
+            "",
+            "| server | strategy | seconds to 80 % | accuracy at 100 s (%) | worst tenth at 100 s (%) |",
+            "|---|---|---|---|---|",
+        ]
+        for case, rules in record.items():
+            if case.endswith(speeds):
+                for rule, seeds in rules.items():
+                    values = [_seconds(seeds), _percent(seeds, ACCURACY), _percent(seeds, WORST)]
+                    lines.append(f"| {case.partition(',')[0]} | `{rule}` | {' | '.join(values)} |")
+        lines.append("")
+    lines += [
+        "**Paired differences** (points; the p-values of each column are corrected together by Holm's method)",
+        "",
+    ]
+    lines += ["| compared | speeds | accuracy at 100 s | worst tenth at 100 s |", "|---|---|---|---|"]
+    rows = list(_pairs(record))
+    corrected = [holm([found[place].p for _, _, found in rows]) for place in (0, 1)]
+    for number, (name, speeds, found) in enumerate(rows):
+        cells = [_difference(one, p[number]) for one, p in zip(found, corrected, strict=True)]
+        lines.append(f"| {name} | {speeds} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _pairs(record: Mapping[str, Any]) -> Any:
+    """What is compared: servers under one strategy, and strategies on one server."""
+    for speeds in ("independent", "correlated"):
+        of = {case.partition(",")[0]: rules for case, rules in record.items() if case.endswith(speeds)}
+        for rule in next(iter(of.values())):
+            for server in ("first 10 of 13", "buffered"):
+                pair = of[server][rule], of["synchronous"][rule]
+                yield f"`{rule}`: {server} − synchronous", speeds, _found(*pair)
+        for server, rules in of.items():
+            for rule in rules:
+                if rule != "FedAvg":
+                    yield f"{server}: `{rule}` − `FedAvg`", speeds, _found(rules[rule], rules["FedAvg"])
+
+
+def _found(seeds: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
+    common = sorted(seeds.keys() & others.keys(), key=int)
+    both = [([100 * s[seed][text][0] for seed in common] for s in (seeds, others)) for text in (ACCURACY, WORST)]
+    return [paired(*values) for values in both]
+
+
+def _seconds(seeds: Mapping[str, Any]) -> str:
+    """The mean, if every run got there; else how many did, and the median where it is known."""
+    found = [one[TIME] for one in seeds.values()]
+    reached = sum(bool(one[1]) for one in found)
+    if reached == len(found):
+        return f"{interval([one[0] for one in found]).text(1)}"
+    middle = np.median([one[0] if one[1] else np.inf for one in found])
+    known = f", median {middle:.1f}" if np.isfinite(middle) else ""
+    return f"{reached} of {len(found)} runs{known}"
+
+
+def _percent(seeds: Mapping[str, Any], text: str) -> str:
+    return interval([100 * one[text][0] for one in seeds.values()]).text(1)
+
+
+def _difference(one: Any, p: float) -> str:
+    shown = f"{one.mean:+.1f} ± {one.half:.1f}"
+    return f"**{shown}** (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})" if p < 0.05 else f"{shown} (p = {p:.2f})"
