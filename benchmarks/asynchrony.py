@@ -1,7 +1,7 @@
 """Servers, strategies and speeds of clients on the same seeds: the cells of ``studies/async.toml``, and their tables.
 
-``python -m benchmarks asynchrony --out docs/results/async --page docs/async.md`` repeats what the page shows. The rows of
-these runs are long (a row for each version), so only the measures of each cell are stored. ``fedalpha study
+``python -m benchmarks asynchrony --out docs/results/async --page docs/async.md`` repeats what the page shows. The
+histories are long (a row for each version), so only the measures of each cell are stored. ``fedalpha study
 studies/async.toml`` runs the same cells with their rows.
 """
 
@@ -100,7 +100,8 @@ def _pairs(record: Mapping[str, Any]) -> Any:
 
 
 def _found(seeds: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
-    common = sorted(seeds.keys() & others.keys(), key=int)
+    usable = [{seed for seed, one in s.items() if ACCURACY in one} for s in (seeds, others)]
+    common = sorted(usable[0] & usable[1], key=int)
     both = [([100 * s[seed][text][0] for seed in common] for s in (seeds, others)) for text in (ACCURACY, WORST)]
     return [paired(*values) for values in both]
 
@@ -117,7 +118,9 @@ def _seconds(seeds: Mapping[str, Any]) -> str:
 
 
 def _percent(seeds: Mapping[str, Any], text: str) -> str:
-    return interval([100 * one[text][0] for one in seeds.values()]).text(1)
+    found = [100 * one[text][0] for one in seeds.values() if text in one]  # a run may end before that time
+    short = "" if len(found) == len(seeds) else f" ({len(found)} runs)"
+    return interval(found).text(1) + short
 
 
 def _difference(one: Any, p: float) -> str:
