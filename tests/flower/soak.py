@@ -103,12 +103,13 @@ def test_a_server_that_does_not_wait_goes_on_without_the_slow_node_and_after_it_
     """Node 0 takes two minutes for its first training; the others make versions meanwhile, in two server apps."""
     out = flower.folder / "buffered"
     config = {
-        "strategy": "stale(FedSoftWorse(T=0.2), polynomial(a=0.5))",
+        "strategy": "stale(FedAvg, polynomial(a=0.5))",
         "server": "buffered(K=2, concurrency=3)",
         "out": str(out),
         "slow": 0,
         "slow-round": 1,
         "flag": str(flower.folder / "slow"),
+        "timeout": 600.0,
     }
     begun = time.monotonic()
     flower.run({**config, "rounds": 4})
@@ -117,7 +118,7 @@ def test_a_server_that_does_not_wait_goes_on_without_the_slow_node_and_after_it_
     assert [row["cohort"] for row in first] == [[1, 2]] * 4
     assert all(row["staleness"] == [0, 0] and not row["refused"] for row in first)
     flower.run({**config, "rounds": 6})
-    assert time.monotonic() - begun < 600
+    assert time.monotonic() - begun < 1200
     assert rows(out)[:4] == first
     assert len(rows(out)) == 6
     assert all(len(row["cohort"]) == 2 for row in rows(out))

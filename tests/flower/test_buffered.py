@@ -153,6 +153,32 @@ def test_an_error_a_bad_model_and_a_node_that_is_gone_free_their_places(digits: 
         assert set(row["cohort"]) <= {0, 1, 5}
 
 
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedSoftWorse(T=0.2)"])
+def test_a_version_without_a_single_update_keeps_the_model(digits: Pooled, strategy: str) -> None:
+    grid = LocalGrid(app_of(digits), range(6))
+    failing = "train" if strategy == "FedAvg" else "query.loss"
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        fails = message.metadata.message_type == failing and broken
+        return Message(Error(code=2, reason="out of memory"), reply_to=message) if fails else reply
+
+    grid.spoil, broken = spoil, [True]
+    test = evaluate_on("softmax", digits.test, classes=10)
+
+    def look(server_round: int, arrays: Any) -> Any:
+        if server_round == 1:
+            broken.clear()  # from now on they deliver
+        return test(server_round, arrays)
+
+    rule = FedAlpha(strategy, server="buffered(K=2, concurrency=3)", fraction_evaluate=0.0, clients=6)
+    first = initial_arrays("softmax", digits.shape, 10, seed=5)
+    rule.start(grid, first, num_rounds=2, timeout=5, evaluate_fn=look)
+    assert rule.rows[1]["kept"] is not None
+    assert rule.rows[1]["loss"] == rule.rows[0]["loss"]
+    assert {entry["client"] for entry in rule.rows[1]["refused"]} == set(range(6))
+    assert rule.rows[2]["kept"] is None
+
+
 def test_a_client_that_takes_too_long_is_given_up(digits: Pooled) -> None:
     grid = SlowGrid(app_of(digits), range(6), {0: 10**9, 1: 10**9})
     rule, _ = started(

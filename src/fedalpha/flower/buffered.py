@@ -246,7 +246,7 @@ class _Desk:
         """The outcome of a round with the clients of the buffer."""
         now, order = self.now, sorted(self.buffer)
         if not order:
-            raise RuntimeError(f"no client delivered: {self._reasons() or 'none is connected'}")
+            return self._keep()
         flights = {id: self.buffer[id][0] for id in order}
         heard = Heard(
             arrived={id: self.version - flight.version for id, flight in flights.items()},
@@ -274,5 +274,17 @@ class _Desk:
             bytes_up=step.bytes_up + 8 * (self._asked - len(known)),
         )
 
-    def _reasons(self) -> str:
-        return "; ".join(f"client {id}: {reason}" for id, reason in sorted(self.lost.items())[:3])
+    def _keep(self) -> Outcome:
+        """The outcome of a round with the clients that were lost: the model is kept."""
+        now = self.now
+        if not self.lost:
+            raise RuntimeError(f"{self._algorithm.select} selects nobody of {now.population.clients} connected clients")
+        now.state = dataclasses.replace(now.state, select=self.select)
+        now.heard = Heard(arrived=dict.fromkeys(self.lost, 0))
+        while not isinstance(step := now.advance(), Outcome):
+            if isinstance(step, AskLosses):
+                nothing = np.full(len(step.ids), np.nan)
+                now.heard = now.heard.and_losses(step, nothing, self.lost)
+            else:
+                now.heard = now.heard.and_reports(now.rules.form.reports([], None), self.lost)
+        return step

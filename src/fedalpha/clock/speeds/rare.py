@@ -38,8 +38,10 @@ class rare(Wrapped):
         everybody = whole_population(moment)
         pool = np.sort(super().seconds(moment, everybody))
         rareness = _scores(_rareness(moment.population))
-        noise = normal(moment, "rare", everybody, each_round=False)
-        score = self.correlation * rareness + math.sqrt(1 - self.correlation**2) * noise
+        score = self.correlation * rareness
+        if abs(self.correlation) < 1:
+            noise = normal(moment, "rare", everybody, each_round=False)
+            score = score + math.sqrt(1 - self.correlation**2) * noise
         given = np.empty(len(pool))
         given[np.argsort(score, kind="stable")] = pool
         return np.asarray(given[np.searchsorted(everybody, ids)])
