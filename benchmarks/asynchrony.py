@@ -102,8 +102,11 @@ def _pairs(record: Mapping[str, Any]) -> Any:
 def _found(seeds: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
     usable = [{seed for seed, one in s.items() if ACCURACY in one} for s in (seeds, others)]
     common = sorted(usable[0] & usable[1], key=int)
-    both = [([100 * s[seed][text][0] for seed in common] for s in (seeds, others)) for text in (ACCURACY, WORST)]
-    return [paired(*values) for values in both]
+
+    def of(one: Mapping[str, Any], text: str) -> list[float]:
+        return [100 * one[seed][text][0] for seed in common]
+
+    return [paired(of(seeds, text), of(others, text)) for text in (ACCURACY, WORST)]
 
 
 def _seconds(seeds: Mapping[str, Any]) -> str:
