@@ -47,7 +47,7 @@ def check() -> None:
         try:
             flower = Deployment(folder, 2, app=ROOT / "tests" / "flower" / "app")
             asked = subprocess.run([executable("flower-superlink"), "--help"], capture_output=True, text=True)
-            if "--fleet-api-address" in asked.stdout:  # before 1.41 nodes connect by gRPC, to a port of its own
+            if "--fleet-api-address" in asked.stdout:  # as in 1.38: nodes connect by gRPC, to a port of its own
                 flower.node_port = free_port()
                 flower.link_options = ["--fleet-api-address", f"127.0.0.1:{flower.node_port}"]
             with flower:
