@@ -13,6 +13,7 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ import fedalpha as package
 COMMAND = [sys.executable, "-m", "fedalpha"]
 LATE = {"COLUMNS", "FEDALPHA_DATA", "FEDALPHA_STATE", "NO_COLOR"}
 """Variables that are read when they are needed, so that a forked child obeys them."""
-LIMIT = 300
+LIMIT = 1800
 MODULES = (
     *("matplotlib.backends.backend_agg", "matplotlib.figure", "numba", "pandas", "pyarrow.parquet"),
     *("safetensors.torch", "scipy.stats", "sklearn.datasets"),
@@ -58,6 +59,8 @@ def fedalpha(
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
         if not select.select([server.stdout], [], [], LIMIT)[0]:
+            os.killpg(server.pid, signal.SIGKILL)  # with the command
+            _server.cache_clear()
             raise subprocess.TimeoutExpired(command, LIMIT)
         status = int(server.stdout.readline())
         return subprocess.CompletedProcess(command, status, *(file.read_text() for file in files))
@@ -68,7 +71,12 @@ def _server() -> tuple[subprocess.Popen[str], dict[str, str]]:
     """The server, and the environment with which it was started."""
     born = dict(os.environ)
     server = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=born
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=born,
+        start_new_session=True,
     )
     assert server.stdin is not None
     atexit.register(server.stdin.close)  # its end

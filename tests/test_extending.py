@@ -44,7 +44,7 @@ class World:
                 shutil.copy(file, place)
 
     def __call__(self, *command: str) -> str:
-        if self.plugin is not None and command[0] in ("run", "report", "strategies"):
+        if self.plugin is not None and command[0] in ("run", "report", "list"):
             command = (*command, "--plugin", self.plugin)
         environment = {**os.environ, **({} if self.plugin else {"PYTHONPATH": str(self.path)})}
         done = on_command_line(*command, cwd=self.folder, env=environment)

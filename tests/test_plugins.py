@@ -65,7 +65,7 @@ def test_a_study_compares_an_own_strategy_and_runs_it_again_when_its_code_change
 
 
 def test_own_strategies_are_listed(rules: Path) -> None:
-    listed = fedalpha("strategies", "--plugin", "rules.py", cwd=rules.parent).stdout
+    listed = fedalpha("list", "strategies", "--plugin", "rules.py", cwd=rules.parent).stdout
     assert "Tempered(power=0.5)" in listed
 
 

@@ -62,7 +62,7 @@ def test_the_shell_completes_names() -> None:
     words = {"_FEDALPHA_COMPLETE": "complete_bash", "COMP_WORDS": "fedalpha run --strategy FedSoftW", "COMP_CWORD": "3"}
     script = "import sys; sys.argv[0] = 'fedalpha'; from fedalpha.cli import main; main()"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=600)
     assert done.stdout.split() == ["FedSoftWorse", "FedSoftWorseAvg"]
 
 

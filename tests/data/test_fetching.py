@@ -269,7 +269,7 @@ for _ in range(20):
         for _ in range(2)
     ]
     for process in processes:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
         assert "corrupt" not in errors
     assert {path.name for path in closed.iterdir()} <= set(FILES)

@@ -20,7 +20,7 @@ def alive(id: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], Any], seconds: float = 300) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 1800) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"

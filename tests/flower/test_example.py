@@ -23,7 +23,7 @@ def test_the_example_runs_and_gives_the_embedded_engines_model(tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": str(Path(fedalpha.__file__).parents[1])}
     command = [sys.executable, str(EXAMPLE / "run.py"), "--nodes", "2", "--rounds", "1", "--folder", str(tmp_path)]
     found = subprocess.run(
-        [*command, "--strategy", "FedWorse(k=1)"], env=environment, capture_output=True, text=True, timeout=600
+        [*command, "--strategy", "FedWorse(k=1)"], env=environment, capture_output=True, text=True, timeout=1800
     )
     assert found.returncode == 0, found.stdout + found.stderr
     assert "FedWorse(k=1)" in found.stdout

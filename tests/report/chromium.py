@@ -37,7 +37,7 @@ class Chromium:
 
     def __enter__(self) -> Chromium:
         file = Path(self._profile.name) / "DevToolsActivePort"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not (file.exists() and file.read_text().count("\n")):
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise RuntimeError("chromium did not start")

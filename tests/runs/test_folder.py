@@ -261,7 +261,7 @@ def test_a_full_disk_stops_cleanly_and_the_old_generation_loads(digits: Pooled, 
         [sys.executable, "-c", code, *settings, "--out", str(tmp_path / "a")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert full.returncode == 1
     assert "cannot save round 3" in full.stderr
