@@ -107,7 +107,10 @@ def supported(reports: Reports, alpha: Array) -> tuple[Reports, Array]:
 def distances(products: Array) -> Array:
     """‖x_i − x_j‖² from the Gram matrix."""
     squares = np.diagonal(products)
-    found: Array = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
+    found: Array = squares[:, None] + squares
+    for row, inner in zip(found, products, strict=True):  # in a large cohort a matrix is as large as some models
+        row -= 2 * inner
+    np.maximum(found, 0.0, out=found)
     np.fill_diagonal(found, 0.0)
     return found
 
