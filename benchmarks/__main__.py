@@ -272,6 +272,17 @@ def turns(
 
 
 @app.command()
+def secure(
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results.json and table.md.")] = OUT / "secure",
+) -> None:
+    """Measure bytes and seconds of secure sums beside plain ones, and how they grow with clients and losses."""
+    from benchmarks.secure import run, table
+
+    typer.echo(table(run(out, quick)))
+
+
+@app.command()
 def tree(
     before: Annotated[str, typer.Argument(help="The commit to compare with.")],
     after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",
