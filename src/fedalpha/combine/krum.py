@@ -33,8 +33,8 @@ class krum(Robust):
             raise ValueError(f"{self}: give f ≥ 0 attackers and m ≥ 1 clients to average")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
-        squares = distances(reports.gram(broadcast))
-        return combination(broadcast, reports, self.coefficients(squares, alpha), alpha)
+        coefficients = self.coefficients(distances(reports.gram(broadcast)), alpha)
+        return combination(broadcast, reports, coefficients, alpha)
 
     def coefficients(self, squares: Array, alpha: Array) -> Array:
         n = len(alpha)
