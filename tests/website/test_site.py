@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from fedalpha.cli.kinds import KINDS
+from report.chromium import PROGRAM, Chromium
 from website.docstrings import markdown
 from website.files import as_on_a_host, linked
 from website.reference import commands, names, packages, page_of
@@ -122,6 +123,21 @@ def test_the_first_pages_table_is_the_stored_one() -> None:
         assert [tuple(cell.replace("−", "-") for cell in row) for row in rows] == [
             (line["strategy"], line["accuracy_text"], line["rounds_text"], line["difference_text"]) for line in stored
         ], page
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; install it with: apt-get install chromium")
+def test_a_browser_reads_and_searches_the_site_from_the_disk(site: Path) -> None:
+    with Chromium(390, 844) as browser:
+        browser.resize(390, 844, mobile=True)
+        browser.open((site / "reference" / "strategies.html").as_uri())
+        assert browser.value("document.documentElement.scrollWidth") <= 390
+        browser.resize(1280, 900)
+        browser.open((site / "index.html").as_uri())
+        browser.value("document.querySelector('[data-md-component=search-query]').focus()")
+        browser.call("Input.insertText", text="patience")
+        browser.wait("document.querySelectorAll('.md-search-result__item').length > 0")
+        assert browser.errors == []
+        assert all(url.startswith(("file:", "data:", "blob:")) for url in browser.requests)
 
 
 def test_links_between_files_become_links_between_pages() -> None:
