@@ -90,8 +90,7 @@ blocks: $(VENV)/.installed-dev
 
 # Run every notebook from start to end and store what it shows in it: some minutes.
 notebooks: $(VENV)/.installed-dev
-	$(BIN)/python -m nbconvert --to notebook --execute --inplace \
-	  --KernelManager.transport=ipc notebooks/*.ipynb
+	$(BIN)/python -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 
 # The wheel and the source distribution in dist/, as they would be published; tests/test_wheel.py checks them.
 dist: $(VENV)/.installed-dev

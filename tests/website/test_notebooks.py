@@ -25,7 +25,7 @@ def outputs(path: Path) -> list[dict[str, Any]]:
 
 def test_the_shortest_runs_and_shows_tables_pictures_and_progress(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(fedalpha.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--KernelManager.transport=ipc"]
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute"]
     done = subprocess.run(
         [*command, "--output-dir", str(tmp_path), str(SHORTEST)],
         env={**environment, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "run")},

@@ -29,7 +29,8 @@ _STYLE = (
     "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
     "td.text,th.text{text-align:left;white-space:normal}.scroll{overflow-x:auto}"
-    "@media(max-width:600px){table{font-size:12px}td,th{padding:.2em .3em}th,td{white-space:normal}.text{overflow-wrap:anywhere}}"
+    "@media(max-width:600px){table{font-size:12px}td,th{padding:.2em .3em}"
+    "th,td{white-space:normal}.text{overflow-wrap:anywhere}}"
 )
 _TEXTS = frozenset({"reason", "kept", "shadow rule", "strategy", "node"})
 """Columns of words; the others hold numbers."""
