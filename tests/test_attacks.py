@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("resource")
-from attacks import ATTACKS, table  # noqa: E402
+from attacks import ATTACKS, table
 
 ROOT = Path(__file__).parents[1]
 
