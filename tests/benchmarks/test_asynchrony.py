@@ -1,0 +1,27 @@
+"""The tables of docs/async.md are those of the stored measures, and a cell is measured as the study would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.asynchrony import MARKS, STUDY, measured, tables
+from fedalpha.study import read_study
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_shows_the_stored_measures() -> None:
+    record = json.loads((ROOT / "docs" / "results" / "async" / "results.json").read_text())
+    page = (ROOT / "docs" / "async.md").read_text()
+    assert page.partition(MARKS[0])[2].partition(MARKS[1])[0].strip() == tables(record).strip()
+    study = read_study(STUDY)
+    for cell in study.cells():
+        assert str(cell.seed) in record[cell.case][cell.strategy]
+
+
+def test_a_cell_gives_the_measures_that_are_stored() -> None:
+    record = json.loads((ROOT / "docs" / "results" / "async" / "results.json").read_text())
+    cell = next(c for c in read_study(STUDY).cells() if c.case.startswith("synchronous"))
+    stored, found = record[cell.case][cell.strategy][str(cell.seed)], measured(cell)
+    assert found.keys() == stored.keys()
