@@ -60,7 +60,12 @@ def use_of(kind: str) -> str:
 
 def names(kind: str) -> list[str]:
     """The registered names of a kind."""
-    return [entry.name for entry in _registry(kind)]
+    return [entry.name for entry in _own(kind)]
+
+
+def _own(kind: str) -> list[Any]:
+    """What the package registers; plugins and benchmarks of this process may have added more."""
+    return [found for found in _registry(kind) if getattr(found, "make", found).__module__.startswith("fedalpha.")]
 
 
 def _registry(kind: str) -> Any:
@@ -73,7 +78,7 @@ def _kind(kind: str) -> str:
     package = getattr(registry, "package", None) or getattr(registry, "_package", None)
     about = inspect.getdoc(import_module(package)) or "" if package else ""
     draw = _column if isinstance(registry, Table) else _entry
-    texts = [draw(found, KINDS[kind][2]) for found in registry]
+    texts = [draw(found, KINDS[kind][2]) for found in _own(kind)]
     return f"# {kind.capitalize()}\n\n{markdown(about)}\n\nUsed as {use_of(kind)}.\n\n" + "\n".join(texts)
 
 

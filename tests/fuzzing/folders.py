@@ -298,7 +298,7 @@ class RunPages(Target):
 
     name, share = "pages of runs", 2
     readers: ClassVar = {
-        "report/single.py": ("is_run", "run_page", "_page", "_rows", "_cells", "_shadows", "_refusals", "_table"),
+        "report/single.py": ("is_run", "run_page", "_page", "_rows", "_cells", "_shadows", "_refusals", "table"),
     }
     row: ClassVar[dict[str, Any]] = {
         **{"round": 0, "accuracy": 0.5, "loss": None, "alpha": [0.5, 0.5], "cohort": [0, 2], "seconds": 1.5},

@@ -287,7 +287,8 @@ class Experiment(Setup):
             return outcome, None
         asked, states = None, state.watch["shadow"]
         if outcome.kept is None and shadows.asks(states, outcome.cohort):
-            asked = Asked(outcome.cohort.ids, engine.losses(state.broadcast, outcome.cohort.ids))
+            clients = self._in_version(engine)(state.round)
+            asked = Asked(outcome.cohort.ids, clients.losses(state.broadcast, outcome.cohort.ids))
         gate = Gate(self.algorithm.admission, state.broadcast, self.seed, state.round)
         found, states = shadows.weigh(states, outcome, gate, asked, state.watch.get("accuracy"))
         following = dataclasses.replace(outcome.state, watch={**outcome.state.watch, "shadow": states})
