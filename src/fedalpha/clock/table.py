@@ -11,7 +11,7 @@ import numpy as np
 from fedalpha.strategies import Array
 from fedalpha.text import shown
 
-MOST_BYTES = 2**26
+MOST_BYTES = 2**22
 """A table is no larger."""
 
 Lines = list[tuple[int, list[float]]]
