@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import statistics
 from pathlib import Path
 
 from benchmarks import tree
@@ -48,3 +49,15 @@ def test_stored_bytes_are_of_the_commits_of_the_page() -> None:
     assert all(f"`{name}`" in page for name, found in record["settings"].items() if found != "equal")
     assert record["before"][:7] in page
     assert record["after"][:7] in page
+
+
+def test_stored_speed_is_that_of_the_page() -> None:
+    record = json.loads((STORED / "turns.json").read_text())
+    page = (DOCS / "structure.md").read_text()
+    assert f"| workload | `{record['before'][:7]}` | `{record['after'][:7]}` | ratio |" in page
+    for workload, seconds in record["seconds"].items():
+        before, after = seconds["before"], seconds["after"]
+        ratios = sorted(b / a for a, b in zip(before, after, strict=True))
+        shown = f"{statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {workload} ("))
+        assert row.endswith(f"| {statistics.median(before):.3f} | {statistics.median(after):.3f} | {shown} |")
