@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import logging
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from fedalpha.round import Admission, Gate, Heard, Train
 from fedalpha.round.weighing import Short, Weighed, admit, share_out
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import Select
-from fedalpha.strategies import STRATEGIES, Cohort
+from fedalpha.strategies import STRATEGIES, Array, Cohort, Need, State, Strategy, TooFewError
 from fedalpha.update import Broadcast, Report
 from histories import same_model
 
@@ -35,7 +35,7 @@ class without(Select):  # noqa: N801
         return np.array([i for i in range(population.clients) if i not in self.who]), state
 
 
-def play(digits: Pooled, strategy: str, **more: Any) -> Any:
+def play(digits: Pooled, strategy: str | Strategy, **more: Any) -> Any:
     return fedalpha.run(digits, "softmax", strategy, rounds=2, engine="embedded(workers=1)", **more)
 
 
@@ -94,6 +94,36 @@ def test_a_cap_holds_after_a_loss(digits: Pooled, strategy: str) -> None:
     assert max(late.rows[1]["alpha"]) > 0.13 >= max(late.rows[2]["alpha"])
     kept = play(digits, "cap(FedAvg, 0.1)", fault="drop(clients=4)")
     assert "cannot carry" in kept.rows[1]["kept"]
+
+
+class picky(Strategy):  # noqa: N801
+    """Raises an error where clients are missing."""
+
+    error: ClassVar[type[Exception]] = ValueError
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        return frozenset({"before"})
+
+    def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
+        if len(cohort) < 12:
+            raise self.error("a mistake in the rule, or too few clients")
+        return cohort.prior("size"), state
+
+
+class modest(picky):  # noqa: N801
+    """Says that these clients are too few for it."""
+
+    error = TooFewError
+
+
+def test_a_mistake_in_a_rule_ends_the_run_and_too_few_clients_keep_the_model(digits: Pooled) -> None:
+    """Both raise a ValueError after a client was refused; only the rule knows which of them it is."""
+    lacking = {"fault": "nan(clients=[3], where=loss)"}
+    with pytest.raises(ValueError, match="a mistake in the rule"):
+        play(digits, picky(), **lacking)
+    history = play(digits, modest(), **lacking)
+    assert [row["kept"] for row in history.rows[1:]] == ["a mistake in the rule, or too few clients"] * 2
 
 
 def test_summed_reports_whose_weights_change_are_ordered_again() -> None:
@@ -225,7 +255,7 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], reason: str) -> None:
     admitted = opened.admit([report(0), report(1, **changes)], np.array([0, 1]))
     assert [r.id for r in admitted] == [0]
     assert any(re.search(reason, r.reason) for r in opened.refusals), opened.refusals
-    assert gate(signed=True).fault(report(0, losses={"train": -3.0}, origin=(7, 3)), np.array([0])) is None
+    assert gate(signed=True).fault(report(0, losses={"train": -3.0}, origin=(7, 3)), {0}) is None
 
 
 def test_two_different_updates_of_one_client_are_both_refused_whatever_their_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from logging import INFO, WARNING
 from typing import Any
@@ -28,18 +29,45 @@ _LONGEST = 1000
 """Metrics, numbers of a list, and characters of a name that a row keeps of a user's metrics."""
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Under which metrics the replies of clients have what the server looks at."""
+
+    losses: Mapping[str, str]
+    """By kind of loss, as ``config.json`` stores them: those of training replies, ``evaluate`` only if it was given."""
+    accuracy: str
+
+    @staticmethod
+    def of(losses: Mapping[str, str] | None, accuracy: str) -> Keys:
+        """From the arguments of `FedAlpha`."""
+        return Keys({"train": "train_loss", "after": "after_loss", **(losses or {})}, accuracy)
+
+    @property
+    def trained(self) -> dict[str, str]:
+        """By kind, the metrics of a training reply that hold losses."""
+        return {kind: key for kind, key in self.losses.items() if kind != "evaluate"}
+
+    @property
+    def evaluated(self) -> str:
+        """The metric of an evaluation that holds the loss."""
+        return self.losses.get("evaluate", "eval_loss")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `FedAlpha` that give these names."""
+        return {"loss_keys": dict(self.losses), "accuracy_key": self.accuracy}
+
+
 class Noted:
     """What is known of the current round, until its row is written."""
 
-    def __init__(
-        self, algorithm: Algorithm, liars: int, accuracy_key: str, evaluated_loss: str, evaluating: bool
-    ) -> None:
+    def __init__(self, algorithm: Algorithm, liars: int, keys: Keys, evaluating: bool, late: bool) -> None:
         self.algorithm, self.liars = algorithm, liars
-        self.accuracy_key, self.evaluated_loss = accuracy_key, evaluated_loss
+        self.accuracy_key, self.evaluated_loss = keys.accuracy, keys.evaluated
         self.accuracy: float | None = None
         self.evaluating = evaluating
         """whether clients evaluate the model"""
-        self.late = False
+        self.late = late
         """whether the server does not wait, so that updates may be stale"""
         self.trained = False
         """whether a client has ever delivered"""

@@ -95,7 +95,7 @@ class Round:
                 if COMMITTED in report.state:
                     report = dataclasses.replace(report, state={COMMITTED: self.number})
                 if running is not None:
-                    if reason := gate.fault(report, order.ids):
+                    if reason := gate.fault(report, place):
                         raise Rejected(reason)
                     assert report.parameters is not None
                     running.add(place[id], report.parameters)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from flwr.serverapp import strategy as flower
 
+from fedalpha.analysis.watch import Watch
 from fedalpha.clock.pace import check_server, check_stale
-from fedalpha.clock.servers import Server
+from fedalpha.clock.servers import Server, synchronous
 from fedalpha.flower.forms import Form, NumpyForm
 from fedalpha.flower.plug_points import Mean, Optimiser, Remote, Replace, fraction
 from fedalpha.round import Admission, Algorithm
@@ -137,6 +138,11 @@ def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bo
                 f"server = {server}: a live server waits until its deadline; give deadline= instead of take="
             )
         return
+    if rules.algorithm.secure is not None:
+        raise ValueError(
+            f"server = {server} takes updates one by one, and {rules.algorithm.secure} sums those of a round: leave "
+            "server out"
+        )
     check_server(server, clients)
     texts = [shadow] if isinstance(shadow, str | Strategy) else shadow
     looks = frozenset[str]().union(*(STRATEGIES.parse(text).requires for text in texts))
@@ -213,8 +219,9 @@ def _check_torch(given: Mapping[str, Any]) -> None:
         )
 
 
-def identity(given: Mapping[str, Any], algorithm: Algorithm, update: Any, over: flower.FedAvg) -> dict[str, Any]:
+def identity(given: Mapping[str, Any], rules: Rules, update: Any, server: Server, watch: Watch) -> dict[str, Any]:
     """What identifies a run, as ``config.json`` holds it: another value of any of these is another run."""
+    algorithm, over = rules.algorithm, rules.over
     named = type(over).__name__
     plugs = {} if isinstance(algorithm.select, fraction) else {"select": str(algorithm.select)}
     plugs |= {} if update is None else {"update": str(algorithm.update)}
@@ -227,7 +234,11 @@ def identity(given: Mapping[str, Any], algorithm: Algorithm, update: Any, over: 
         "strategy": str(algorithm.weigh),
         **plugs,
         "reevaluate": algorithm.reevaluate,
+        "fault": str(rules.fault),
         **given,
+        **({} if server == synchronous() else {"server": str(server)}),
+        **({} if algorithm.secure is None else {"secure": str(algorithm.secure)}),
+        **watch.settings,
         "over": named,
         **{f"{named}.{k}": v for k, v in vars(over).items() if _is_setting(k, v)},
     }

@@ -18,6 +18,7 @@ from fedalpha.flower.names import ASK_SECURE, CONTENT, REFUSED, SECURE, STEP
 from fedalpha.flower.replies import Rejected, content_of, metrics_of, number
 from fedalpha.flower.reports import Report
 from fedalpha.flower.rounds import Round
+from fedalpha.flower.rules import Rules
 from fedalpha.flower.sums import Arrays, is_float
 from fedalpha.round import Nothing
 from fedalpha.secure.forms import Secure
@@ -136,8 +137,11 @@ def added(sent: Arrays, moves: np.ndarray[Any, np.dtype[np.float64]], mass: floa
     return found
 
 
-def check(secure: Secure, source: str, evaluates: bool, shadows: bool, fault: Any, states: str) -> None:
-    """Raise ValueError for settings of a live federation that the secure sum does not work with, or that undo it."""
+def check(rules: Rules, source: str, evaluates: bool, shadows: bool) -> None:
+    """Raise ValueError for settings of a live federation that its secure sum does not work with, or that undo it."""
+    secure, fault = rules.algorithm.secure, rules.fault
+    if secure is None:
+        return
     name = secure.text_name
     if source == "train":
         raise ValueError(f"losses='train' needs the training loss of every client, which {name} does not send")

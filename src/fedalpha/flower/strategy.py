@@ -18,13 +18,13 @@ from flwr.supercore import log
 
 from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best
-from fedalpha.clock.servers import SERVERS, Server, synchronous
+from fedalpha.clock.servers import SERVERS, Server
 from fedalpha.flower.buffered import Buffered
 from fedalpha.flower.clients import KnownClients, Source, nobody_trained
 from fedalpha.flower.dispatch import Dispatch, Evaluate, Sending
 from fedalpha.flower.exchange import Pulled, exchange
 from fedalpha.flower.journal import Journal, digest, form_of
-from fedalpha.flower.metrics import Noted
+from fedalpha.flower.metrics import Keys, Noted
 from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
 from fedalpha.flower.rules import BUFFERS, Sampling, check_live, identity, rules, wrapped
@@ -84,6 +84,12 @@ class FedAlpha(flower.Strategy):
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
     """
 
+    _state: ServerState | None = None
+    _record: ArrayRecord | None = None
+    _now: Round | None = None
+    _offset = 0
+    _driving = False
+
     def __init__(
         self,
         strategy: str | Strategy = "FedAvg",
@@ -138,48 +144,22 @@ class FedAlpha(flower.Strategy):
             reevaluate=reevaluate,
             secure=secure,
         )
-        self.rule = self.rules.algorithm.weigh
+        self.rule, self.secure = self.rules.algorithm.weigh, self.rules.algorithm.secure
         self.server = SERVERS.parse(server)
-        check_live(self.server, self.rules, clients, bool(self.over.fraction_evaluate), shadow)
+        evaluating = bool(self.over.fraction_evaluate)
+        check_live(self.server, self.rules, clients, evaluating, shadow)
+        check_secure(self.rules, losses, evaluating, bool(shadow))
         self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
         self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
-        self.secure = self.rules.algorithm.secure
-        evaluates = bool(self.over.fraction_evaluate)
-        if self.secure is not None:
-            if not self.server.waits:
-                raise ValueError(
-                    f"server = {self.server} takes updates one by one, and {self.secure} sums those of a round: leave "
-                    "server out"
-                )
-            check_secure(self.secure, losses, evaluates, bool(shadow), self.rules.fault, states)
-        keys = {"train": "train_loss", "after": "after_loss", **(loss_keys or {})}
-        given = {
-            "seed": seed,
-            "clients": clients,
-            "fault": str(self.rules.fault),
-            "states": states,
-            "loss_keys": dict(keys),
-            "accuracy_key": accuracy_key,
-            "signed": signed,
-            "losses": losses,
-            **({} if self.server == synchronous() else {"server": str(self.server)}),
-            **({} if self.secure is None else {"secure": str(self.secure)}),
-            **self._watching.watch.settings,
-        }
-        self._config = identity(given, self.rules.algorithm, update, self.over)
-        evaluated, evaluating = keys.pop("evaluate", "eval_loss"), bool(self.over.fraction_evaluate)
-        self._noted = Noted(self.rules.algorithm, liars, accuracy_key, evaluated, evaluating)
-        self._noted.late = not self.server.waits
+        keys = Keys.of(loss_keys, accuracy_key)
+        given = {"seed": seed, "clients": clients, "states": states, "signed": signed, "losses": losses}
+        self._config = identity({**given, **keys.settings}, self.rules, update, self.server, self._watching.watch)
+        self._noted = Noted(self.rules.algorithm, liars, keys, evaluating, late=not self.server.waits)
         self._sampling = Sampling(self.over)
         self._clients = KnownClients(self.over.weighted_by_key, losses)
-        self._dispatch = Dispatch(self.rules, self._clients, keys, validation, query_timeout, wait_for_nodes)
+        self._dispatch = Dispatch(self.rules, self._clients, keys.trained, validation, query_timeout, wait_for_nodes)
         self._buffered = None if self.server.waits else Buffered(self.server, self._dispatch, seed, states == "node")
         self._journal = Journal(out, callbacks)
-        self._state: ServerState | None = None
-        self._record: ArrayRecord | None = None
-        self._now: Round | None = None
-        self._offset = 0
-        self._driving = False
 
     def __repr__(self) -> str:
         return f"FedAlpha({self.rule}, over={type(self.over).__name__})"

@@ -9,7 +9,7 @@ a report checks its own model (`misfit`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -144,8 +144,9 @@ class Gate:
     def admit(self, reports: Sequence[Report], asked: Ids, wanted: frozenset[str] = frozenset()) -> list[Any]:
         """The accepted reports, one per client, sorted by id; ``wanted`` may ask for class counts (``labels``)."""
         found: dict[int, list[Report]] = {}
+        expected = frozenset(asked.tolist())
         for report in reports:
-            if reason := self.fault(report, asked) or ("labels" in wanted and bad_counts(report.labels)):
+            if reason := self.fault(report, expected) or ("labels" in wanted and bad_counts(report.labels)):
                 self.refuse(report.id, reason, out=False)
             else:
                 found.setdefault(report.id, []).append(report)
@@ -170,8 +171,8 @@ class Gate:
                 self.refuse(id, "did not deliver")
             self._out.add(id)
 
-    def fault(self, report: Report, asked: Ids) -> str | None:
-        """What is wrong with a report, in words; None if nothing is."""
+    def fault(self, report: Report, asked: Collection[int]) -> str | None:
+        """What is wrong with a report, in words; None if nothing is. ``asked``: the clients of the order, as a set."""
         if report.id not in asked:
             return "was not asked in this round"
         expected = self.run, self.round - self._stale.get(report.id, 0)

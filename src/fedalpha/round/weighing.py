@@ -14,7 +14,7 @@ from fedalpha.round.gate import Gate
 from fedalpha.round.orders import Heard, Ids, Measure, Nothing, Train
 from fedalpha.round.state import Algorithm, ServerState
 from fedalpha.select import Population, Select
-from fedalpha.strategies import Array, Cohort, Need, State, Strategy
+from fedalpha.strategies import Array, Cohort, Need, State, Strategy, TooFewError
 from fedalpha.strategies import weigh as checked_weights
 from fedalpha.strategies.cohort import table
 
@@ -114,8 +114,8 @@ def weigh(
     """The weights; or what the server has to measure first; or why the model must be kept."""
     try:
         weighed = Weighed(*checked_weights(algorithm.weigh, state.weigh, cohort))
-    except ValueError as error:
-        if gate.refusals:  # the remaining clients are too few for the rule
+    except TooFewError as error:
+        if gate.refusals:
             return Short(str(error))
         raise
     if not algorithm.reevaluate:
@@ -192,7 +192,7 @@ def share_out(
         return Weighed(np.where(here, alpha, 0.0), weighed.state), reports
     try:
         shared = rule.renormalise(alpha[here])
-    except ValueError as error:
+    except TooFewError as error:
         return Short(str(error))
     mass = math.fsum(alpha[here].tolist()) if rule.traits.simplex else 1.0
     if train.alpha is not None and np.array_equal(shared, alpha[here] / mass):

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from fedalpha.strategies.adaptive import adaptive
 from fedalpha.strategies.afl import AFL
 from fedalpha.strategies.anneal import anneal
-from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits, weigh
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, TooFewError, Traits, weigh
 from fedalpha.strategies.cap import cap
 from fedalpha.strategies.clipped import clipped
 from fedalpha.strategies.cohort import KNOWN_BEFORE_TRAINING, Cohort, Need
@@ -72,6 +72,7 @@ __all__ = [
     "State",
     "Strategy",
     "Superquantile",
+    "TooFewError",
     "Traits",
     "adaptive",
     "anneal",

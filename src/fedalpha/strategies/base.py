@@ -33,6 +33,13 @@ HERE = "this library; docs/theory.md"
 """The references of the rules that come from the paper, and from this library."""
 
 
+class TooFewError(ValueError):
+    """A rule cannot weigh so few clients. If clients were refused in the round, its model is then kept.
+
+    Every other error of a rule ends the run.
+    """
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a strategy promises; the contract suite checks exactly that.
@@ -130,7 +137,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         if shared.max() <= self.ceiling:
             return shared
         if self.ceiling * n < 1 - 1e-12:
-            raise ValueError(f"{self}: the {n} clients who are left cannot carry all of the weight")
+            raise TooFewError(f"{self}: the {n} clients who are left cannot carry all of the weight")
         return fill(shared, max(self.ceiling, 1 / n), 1.0)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.strategies.arguments import are_numbers
-from fedalpha.strategies.base import STRATEGIES, State, Strategy, entangled
+from fedalpha.strategies.base import STRATEGIES, State, Strategy, TooFewError, entangled
 from fedalpha.strategies.cohort import Cohort
 from fedalpha.strategies.combinator import Combinator, parsed
 from fedalpha.strategies.simplex import Array, fill, normalise
@@ -28,7 +28,7 @@ class Cap(Combinator, name="cap"):
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         n = len(cohort)
         if self.c * n < 1 - 1e-12:
-            raise ValueError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
+            raise TooFewError(f"cap: c = {self.c} is below 1/n: {n} clients cannot carry all of the weight; raise c")
         (a,), following = self.all_weights(state, cohort)
         c = max(self.c, 1 / n)  # c = 0.333333333333 is meant as 1/3
         alpha = np.zeros(n)

@@ -89,8 +89,9 @@ class Veiled:
         gate = Gate(self.algorithm.admission, broadcast, self.seed, self.round)
         found: dict[int, Report] = {}
         problems: dict[int, str] = {}
+        asked = frozenset(order.ids.tolist())
         for report in reports.items:
-            if reason := gate.fault(report, order.ids):
+            if reason := gate.fault(report, asked):
                 problems[report.id] = reason
             else:
                 found.setdefault(report.id, report)
