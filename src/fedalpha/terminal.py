@@ -1,7 +1,7 @@
 """Everything that fedalpha shows on a terminal passes through here, and is made `plain`.
 
-Names in files, folders and messages may be somebody else's, and a terminal obeys the control characters in them. So the
-command line replaces the standard streams by ones that write control characters as their escapes, whoever prints.
+Names in files, folders and messages may come from other people, and a terminal obeys the control characters in them. So
+the command line replaces the standard streams by ones that write control characters as their escapes, for all output.
 Rich's own colours and bars go past them: a console made by `console` cleans its texts before it adds those.
 """
 

@@ -93,9 +93,9 @@ CONDITIONS: Registry[Condition] = Registry("condition", Condition)  # type: igno
 
 @CONDITIONS.register(name="patience", examples=("patience(loss, rounds=5)",))
 class Patience(Spelled, Condition, name="patience"):
-    """The column has not improved for ``rounds`` rounds. A change of at most ``least`` is no improvement.
+    """The column has not improved for ``rounds`` rounds. A change of at most ``least`` is not an improvement.
 
-    Rounds in which the column is not measured are passed over. A loss that is not finite is no improvement.
+    Rounds in which the column is not measured are passed over. A loss that is not finite does not count either.
 
     >>> losses = [0.9, 0.5, 0.6, 0.7]
     >>> rows = [{"round": r, "loss": loss} for r, loss in enumerate(losses)]

@@ -227,7 +227,7 @@ def read(folder: str | Path) -> History:
 
 
 def _interrupted(folder: Path) -> bool:
-    """Whether the run of a folder has not come to its end: it was interrupted, or goes on."""
+    """Whether the run of a folder has not ended: it was interrupted, or is still running."""
     if (folder / "checkpoint").is_dir():
         return not (folder / "checkpoint" / "finished").is_file()
     try:

@@ -91,7 +91,7 @@ class Watch:
         return {**state, "best": {"round": round, "value": value, "model": model}}
 
     def stopped(self, rows: Sequence[Mapping[str, Any]]) -> str | None:
-        """Why the run stops after the last of ``rows``, and by which data; None if it goes on."""
+        """Why the run stops after the last of ``rows``, and by which data; None if it continues."""
         names = _ON_VALIDATION if self.signal == "validation" else None
         if self.condition is None or not self.condition.holds(rows, names):
             return None

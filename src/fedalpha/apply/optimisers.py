@@ -5,7 +5,7 @@
   server rate does not fit all layers. Yogi forgets large gradients more slowly than Adam.
 
 Only trained parameters take the optimiser's step; buffers (running means, counters) come from the
-aggregate. A tensor whose shape has changed is installed as it is, and its memory starts anew.
+aggregate. A tensor whose shape has changed is installed as it is, and its memory is reset.
 """
 
 from __future__ import annotations

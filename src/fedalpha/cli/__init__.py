@@ -37,7 +37,7 @@ app = typer.Typer(
 
 
 class _Command(Command):
-    """A command that takes no path which could print lines of its own, or steer a terminal."""
+    """A command that refuses paths with control characters: they could print lines, or steer a terminal."""
 
     def invoke(self, ctx: click.Context) -> object:
         for parameter in self.params:

@@ -63,7 +63,7 @@ class Timeline:
         return Job(start + took, reason.format(took) or None)
 
     def present(self, time: float) -> Ids | None:
-        """The ids of the clients that are available at a time; None for everybody."""
+        """The ids of the clients that are available at a time; None for all."""
         if self.pace.availability == always():
             return None
         return np.array([id for id in self._everybody.tolist() if self._on(id, time) <= time], dtype=np.int64)

@@ -42,7 +42,7 @@ class Reports:
     known: dict[str, Array] = field(default_factory=dict, repr=False)
     """Products of the models before that step, which later rules need not compute again."""
     problems: Mapping[int, str] = field(default_factory=dict)
-    """By client, why it has no usable report, if whoever collected the reports knows."""
+    """By client, why it has no usable report, if the driver that collected the reports knows."""
     uploaded: int | None = None
     """The bytes that arrived, where they are not one model per client."""
 

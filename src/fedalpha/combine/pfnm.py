@@ -34,7 +34,7 @@ class pfnm(Combine):
     (docs/privacy.md). With ``shrink`` the result is the posterior mean: a mean of total precision s is multiplied by
     s/(s + 1/sigma0). Over many rounds that is a weight decay: choose a small sigma, or shrink=false. The global width
     may grow up to ``limit``. Use it for few clients whose hidden units are in different orders; after a common start
-    a plain mean does as well.
+    a plain mean is as good.
 
     With ``FedAvg(prior=uniform)`` these are the weights of the authors' code. The cost follows the paper's equation 8
     (popularity 2·log(m/(J − m)); the authors' code leaves out the 2, limits m to 10 and centres biases at 0.1).

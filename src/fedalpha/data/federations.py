@@ -2,7 +2,7 @@
 
 `Pooled` holds all samples once, sorted by client, so that each client's part is a view;
 `Generated` makes a client's samples when they are asked for, so a million registered clients
-cost nothing. Anything with the same few methods works as well.
+cost nothing. Any object with the same methods works as well.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Pooled(Federation):
         from fedalpha.data.picture import partition_figure
 
         counts = self.label_counts
-        if counts is None:  # targets are no labels: sizes alone
+        if counts is None:  # targets are not labels: sizes alone
             counts = np.diff(self.offsets)[:, None].astype(np.int64)
             names: tuple[str, ...] = ("samples",)
         else:

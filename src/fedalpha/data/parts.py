@@ -67,7 +67,7 @@ class Part(Spelled):
         return dataclasses.replace(found, train=train, sizes=sizes, test=test, test_owner=owner, names=names)
 
     def _clients(self, found: Input) -> Indices:
-        """The clients of this part. A client that has a name is in the same part whoever else takes part."""
+        """The clients of this part. A client that has a name is in the same part whichever other clients take part."""
         assert found.sizes is not None
         if found.names is not None:
             tuning = np.array([zlib.crc32(name.encode()) < self.share * 2**32 for name in found.names])

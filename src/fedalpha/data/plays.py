@@ -1,9 +1,9 @@
-"""Plays as text, one role after the other: who speaks, and what is not speech.
+"""Plays as text, one role after the other: which role speaks, and what is not speech.
 
 The plays of Project Gutenberg's older editions share one layout. A speech begins, after an empty line, with the name
 of the role on a line of its own; stage directions stand in brackets; acts and scenes have headings. A name has a full
 stop at its end, or capital letters only. A line that has the form of a name but is none ("Amen." alone on a line)
-cannot be told apart; this is rare.
+is taken for one; this is rare.
 """
 
 from __future__ import annotations

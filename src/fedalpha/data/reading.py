@@ -53,7 +53,7 @@ class Reader:
                 raise ValueError(
                     f"sample {i} of the Dataset differs when it is read again: it is transformed at random. A Dataset "
                     "is read once, so take its random transform out and pass transform=… to federation, which draws "
-                    "it anew in every round"
+                    "it again in every round"
                 )
         shapes = {tuple(x.shape): i for i, (x, _) in reversed(list(enumerate(rows)))}
         if len(shapes) > 1:

@@ -1,4 +1,4 @@
-"""The list of clients behind the nodes: who is who, and what the server remembers of each."""
+"""Which client is behind which node, and what the server remembers of each client."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class KnownClients:
     _seen: dict[int, Node] = field(default_factory=dict)
 
     def memory(self) -> dict[str, Any]:
-        """What a server that is started again needs."""
+        """What a restarted server needs."""
         return {"sizes": self.sizes, "keys": self.keys, "losses": {i: list(told) for i, told in self.losses.items()}}
 
     def recall(self, memory: Mapping[str, Any]) -> None:

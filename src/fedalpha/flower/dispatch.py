@@ -1,4 +1,4 @@
-"""Carries out the orders of a round by messages: who is connected, their losses, their training, their evaluation."""
+"""Carries out the orders of a round by messages: which clients are connected, their losses, training and evaluation."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from flwr.supercore import log
 def exchange(
     grid: Grid, messages: list[Message], timeout: float | None, longest_pause: float = 3.0
 ) -> dict[int, Message]:
-    """Send messages and collect the replies by destination node until all are there or time is up.
+    """Send messages and collect the replies by destination node until all have arrived or the time is over.
 
     Like ``Grid.send_and_receive``, which polls every 3 seconds; this function starts with short pauses.
     Replies are matched by message id, because errors made by the SuperLink carry its own node id.

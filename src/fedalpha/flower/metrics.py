@@ -1,4 +1,4 @@
-"""What is noted of a round: its row, the users' own metrics, and the accuracy that a rule may look at."""
+"""What is recorded of a round: its row, the users' own metrics, and the accuracy that a rule may look at."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Noted:
     def evaluated_with(
         self, server_round: int, replies: list[Message], over: flower.FedAvg, known: KnownClients
     ) -> MetricRecord | None:
-        """Aggregate the clients' evaluation metrics; a strategy ``over`` with a way of its own does so itself."""
+        """Aggregate the clients' evaluation metrics; if ``over`` has its own method for that, it is used."""
         clients, usable = {node: id for id, node in known.nodes.items()}, []
         for reply in replies:
             try:
@@ -153,7 +153,7 @@ class Noted:
             )
 
     def row(self, server_round: int, watch: Watch, rows: list[dict[str, Any]], best: int | None) -> dict[str, Any]:
-        """The row of the round, complete; what was noted is forgotten. ``rows`` are the earlier ones."""
+        """The complete row of the round; afterwards nothing of the round is kept. ``rows`` are the earlier ones."""
         found = self._row(server_round, best)
         if stopped := watch.stopped([*rows, found]):
             found = self._row(server_round, best, stopped)
@@ -202,7 +202,7 @@ class Noted:
         return influence(weigh, combine, outcome.cohort, outcome.alpha, self.liars, outcome.lost).row()
 
     def memory(self) -> dict[str, Any]:
-        """What a server that is started again needs."""
+        """What a restarted server needs."""
         return {"accuracy": self.accuracy, "trained": self.trained}
 
     def recall(self, memory: Mapping[str, Any], accuracy: float | None) -> None:

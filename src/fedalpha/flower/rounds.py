@@ -32,7 +32,7 @@ class Round:
     seed: int
     heard: Heard = field(default_factory=Heard)
     order: Train | None = None
-    """who was ordered to train"""
+    """the order to train"""
     messages: dict[int, Message] = field(default_factory=dict)
     """client id → training message"""
     outcome: Outcome | None = None
@@ -45,7 +45,7 @@ class Round:
     shadow: dict[str, Any] | None = None
     """what shadow rules would have weighed"""
     secure: tuple[dict[str, float] | None, int] | None = None
-    """what the secure sum told of itself, and the bytes that it sent"""
+    """the figures of the secure sum for the row, and the bytes that it sent"""
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -127,7 +127,7 @@ class _Given:
 
 
 def added(sent: Arrays, moves: np.ndarray[Any, np.dtype[np.float64]], mass: float) -> Arrays:
-    """``mass``·w_t + moves in float64; integer arrays keep their value, as nobody's may be seen."""
+    """``mass``·w_t + moves in float64; integer arrays keep their value, because no client's may be seen."""
     found, start = dict(sent), 0
     for name, old in sorted(sent.items()):
         if is_float(old):

@@ -358,7 +358,7 @@ class FedAlpha(flower.Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Check the replies one by one, weigh if that is still to do, combine and apply."""
+        """Check the replies one by one, weigh unless that is done already, combine and apply."""
         server_round = self._number(server_round)
         now, self._now = self._now, None
         if now is None or now.number != server_round:
@@ -375,7 +375,7 @@ class FedAlpha(flower.Strategy):
         return self._settle(now)
 
     def _settle(self, now: Round) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Keep the state after a round and what clients told; the arrays, or None if the model was kept."""
+        """Keep the state after a round and what clients reported. Returns the arrays; None if the model was kept."""
         assert now.outcome is not None
         self._clients.sizes.update({id: report.samples for id, report in now.told.items()})
         if self._clients.source == "train":
@@ -424,7 +424,7 @@ class FedAlpha(flower.Strategy):
         return server_round if self._driving else server_round + self._offset
 
     def _ready(self, server_round: int, arrays: ArrayRecord) -> ServerState:
-        """The state with the model that is to be sent. In a loop of somebody else's, also lock the folder.
+        """The state with the model that is to be sent. If another loop drives the rounds, also lock the folder.
 
         Raises if this run would overwrite rounds that are in the folder.
         """
@@ -465,7 +465,7 @@ def _with_costs(outcome: Outcome, told: dict[str, float] | None, down: int) -> O
 def _check(
     fedavg: Mapping[str, Any], losses: str, states: str, liars: int, reevaluate: int, validation: Evaluate | None
 ) -> None:
-    """Raise if arguments of `FedAlpha` are not among those that there are, or do not fit each other."""
+    """Raise if an argument of `FedAlpha` is unknown, has an impossible value, or contradicts another one."""
     if "save" in fedavg:
         raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
     if losses not in (sources := get_args(Source)):

@@ -79,7 +79,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
         request_queue_size = 128  # a few clients that say nothing keep nobody waiting
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Write nothing: a browser that went away is no error, and the terminal belongs to the study."""
+            """Write nothing: a closed connection is not an error, and the terminal belongs to the study."""
 
     try:
         return Server(("127.0.0.1", port), Handler)

@@ -117,7 +117,6 @@ def tell(outcome: Outcome, say: Callable[..., None] = log.log, nodes: Mapping[in
     Clients that are refused for the same reason share a line. ``nodes`` names the node behind each client.
     """
     round = outcome.state.round
-
     tell_refusals(round, outcome.refusals, say, nodes)
     if outcome.idle:
         say(logging.INFO, "round %d: client %s sent the model back unchanged", round, _name(outcome.idle, nodes))
@@ -134,7 +133,7 @@ def tell_refusals(
     say: Callable[..., None] = log.log,
     nodes: Mapping[int, str] | None = None,
 ) -> None:
-    """Log the refusals of a round, a line for each reason; those that the virtual clock explains are no warnings."""
+    """Log the refusals of a round, a line for each reason. Refusals because of the virtual clock are not warnings."""
     refused: dict[tuple[str, bool], dict[int, None]] = {}
     for refusal in refusals:
         refused.setdefault((refusal.reason, refusal.planned), {})[refusal.client] = None

@@ -18,7 +18,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sample:
-    """Measure a loss on ``batch`` samples, drawn anew in every round, instead of all of a client's data."""
+    """Measure a loss on ``batch`` samples, a new draw in every round, instead of all of a client's data."""
 
     round: int
     batch: int

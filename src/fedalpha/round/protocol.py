@@ -1,10 +1,10 @@
 """One round of federated learning: Algorithm 1 with five plug points, as a protocol without input or output.
 
-select → client update → weigh → combine → apply. `advance` returns the next order (ask for losses, train, measure) or
-the outcome of the round, from the answers so far. It is a pure function: a driver carries out each order, adds the
-answer to `Heard`, and calls `advance` again, which repeats its decisions and goes one step further. So a round
-can be saved at any point, and the same code serves engines on this machine and live federations. The round needs
-NumPy only: it passes models from one rule to the next and never looks inside them.
+select → client update → weigh → combine → apply. `advance` returns the next order (ask for losses, train, measure,
+learn) or the outcome of the round, from the answers so far. It is a pure function: a driver carries out each order,
+adds the answer to `Heard`, and calls `advance` again, which repeats its decisions and goes one step further. So a round
+can be saved at any point, and the same code serves engines on this machine and live federations. The round needs NumPy
+only: it passes models from one rule to the next and never looks inside them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def advance(
     gate = Gate(algorithm.admission, state.broadcast, seed, state.round, heard)
     losses = Answers(gate, heard, state.round)
 
-    # 1. Select a cohort. Some selections look at losses first. A server that does not wait takes who has delivered.
+    # 1. Select a cohort. Some selections look at losses first. A buffered server takes the clients that delivered.
     if heard.arrived is None:
         among = population if heard.among is None else heard.among
         chosen = choose(algorithm.select, state.select, among, lambda: generator(seed, "cohort", state.round), losses)

@@ -97,14 +97,14 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What shadow rules are told about a round; ``before`` are losses, or why there are none."""
+    """What shadow rules see of a round; ``before`` are losses, or why there are none."""
 
     outcome: Outcome
     before: Array | str
     accuracy: float | None
 
     def weigh(self, rule: Strategy, state: State) -> tuple[Array, State]:
-        """The rule's weights of the round's cohort, and its next state. ValueError if something is missing."""
+        """The rule's weights of the round's cohort, and its next state. Raises ValueError if something is missing."""
         if self.outcome.kept is not None:
             raise ValueError(f"the model was kept: {self.outcome.kept}")
         cohort = self.outcome.cohort

@@ -30,7 +30,7 @@ def play_timed(algorithm: Algorithm, state: ServerState, engine: Engine, timelin
 
 
 def awake(timeline: Timeline, now: float) -> float:
-    """``now``, or the first time after it at which a client is available. ValueError if there is none any more."""
+    """``now``, or the first time after it at which a client is available. Raises ValueError if there will be none."""
     present = timeline.present(now)
     if present is None or len(present):
         return now
@@ -38,7 +38,7 @@ def awake(timeline: Timeline, now: float) -> float:
     if math.isinf(then):
         raise ValueError(
             f"no client is available after {now:g} simulated seconds ({timeline.pace.availability}); play fewer "
-            "rounds, or give an availability that goes on, such as a trace with period="
+            "rounds, or give an availability that does not end, such as a trace with period="
         )
     return then
 

@@ -35,7 +35,7 @@ def comparable(stored: dict[str, Any], ours: dict[str, Any]) -> tuple[dict[str, 
     """Two configurations in the same form.
 
     A run that was started in Python describes itself in more detail; if it can be written as settings, these stand
-    under ``settings``. A plugin is compared by the hash of its content, wherever it lies.
+    under ``settings``. A plugin is compared by the hash of its content, not by its path.
     """
     detailed = all("initial_model" in config for config in (stored, ours))
     texts = [config.get("settings") for config in (stored, ours)]

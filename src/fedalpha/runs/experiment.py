@@ -81,7 +81,7 @@ def run(
     ``callbacks`` watch the run: objects, or loggers as text, such as "csv(rounds.csv)".
 
     ``out`` writes a run folder, where every round is saved (`Folder` has more options): the same call again
-    continues after the last saved round, to the same bytes. Nothing global is touched: torch's generator and number
+    resumes after the last saved round, to the same bytes. Nothing global is changed: torch's generator and number
     of threads are left as they were. Ctrl-C raises `Interrupted`, a KeyboardInterrupt with the history so far; with
     ``out`` everything is saved first.
 

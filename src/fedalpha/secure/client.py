@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Refused(ValueError):  # noqa: N818
-    """A client does not go on, because the server asks for something that would weaken its protection."""
+    """A client refuses to continue, because the server asks for something that would weaken its protection."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Policy:
 
     ``least``: the smallest number of clients in a sum. ``threshold``: the smallest share of clients without which
     nothing is unmasked. ``signing`` and ``known`` are the client's own key and everybody's public keys, by client id:
-    with them, the client believes the server nothing about who takes part and who dropped out. Without them the
+    with them, the client checks which clients take part and which dropped out. Without them the
     server must be honest about that. ``effective``: with signing keys, the least 1/Σ(α_i/Σα)² of the weights: a
     server that gives one client all the weight would learn its model.
     """
@@ -141,7 +141,7 @@ class Client:
             return Advertised(found.id, found.sealing, found.masking, signature)
 
     def share(self, roster: Roster) -> Shares:
-        """Check who is in the session; share both secrets among the neighbours."""
+        """Check the members of the session; share both secrets among the neighbours."""
         with self._step("advertised", "shared"):
             self._check(roster)
             self._roster = roster.packed
@@ -270,7 +270,7 @@ class Client:
         return key is not None and keys.signed_by(key, signature, purpose, content)
 
     def _opened(self, roster: Roster, peer: int, sealed: bytes) -> bytes:
-        """A neighbour's shares; empty if they cannot be read: the neighbour may be hostile, and the sum goes on."""
+        """A neighbour's shares; empty if they cannot be read: the neighbour may be hostile, and the sum continues."""
         context = self._context(roster, peer, self.id)
         try:
             key = keys.agree(self._secrets[0], roster.by_id[peer].sealing, "share", context)

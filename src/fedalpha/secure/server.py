@@ -135,7 +135,7 @@ class Server:
         return self.session.grid(len(self._ready().members))
 
     def survivors(self) -> Survivors:
-        """Who is in the sum; from here on nobody is added."""
+        """The clients in the sum; from here on none is added."""
         roster = self._ready()
         self._closed = True
         self._enough(len(self._arrived), len(roster.members), "delivered")
@@ -265,7 +265,7 @@ def conduct(server: Server, ask: Callable[[str, dict[int, Packed]], Iterable[tup
     """Run a session: ``ask(step, messages)`` sends a message to each client and returns the answers that came.
 
     An answer is a message, its bytes, or `Unusable`. What cannot be used is a problem of that client, and the session
-    goes on with the others. Raises `TooFew` below the threshold and `Overflow` beyond the range.
+    continues with the others. Raises `TooFew` below the threshold and `Overflow` beyond the range.
     """
     for step in server.steps:
         asked = server.ask(step)

@@ -33,7 +33,7 @@ def write_atomically(path: Path, content: bytes, root: Path | None = None) -> No
     process leaves a temporary file, which `sweep` removes. A link in the place of the file is replaced.
     """
     with spot(path, root, make=True) as place:
-        # Nobody can guess the name, and O_EXCL opens no file or link that is there already.
+        # The name cannot be guessed, and O_EXCL opens no file or link that is there already.
         temporary = place.called(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
         flags = _WRITE | os.O_EXCL | getattr(os, "O_BINARY", 0)  # Windows would change line ends
         try:
@@ -104,7 +104,7 @@ def remove(path: Path, root: Path | None = None) -> None:
 
 
 def sweep(folder: Path, root: Path | None = None) -> None:
-    """Remove the temporary files that killed processes left. Call it where nobody else writes to the folder."""
+    """Remove the temporary files that killed processes left. Call it where no other process writes to the folder."""
     for name in names(folder, root):
         if _OURS.fullmatch(name):  # the folder may hold temporary files of other programs
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""Folders that somebody else may have filled: nothing in them is reached through a link.
+"""Folders that another person may have filled: nothing in them is reached through a link.
 
 The user names a folder (the root), which may be a link itself. Every folder and file below it is opened from the
 descriptor of the folder that holds it, and a link is refused there. So a name in the folder cannot lead out of it, not
-even if it is exchanged between a check and its use.
+even if it is replaced between a check and its use.
 """
 
 from __future__ import annotations

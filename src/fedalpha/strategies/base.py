@@ -137,7 +137,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         if shared.max() <= self.ceiling:
             return shared
         if self.ceiling * n < 1 - 1e-12:
-            raise TooFewError(f"{self}: the {n} clients who are left cannot carry all of the weight")
+            raise TooFewError(f"{self}: the {n} remaining clients cannot carry all of the weight")
         return fill(shared, max(self.ceiling, 1 / n), 1.0)
 
 

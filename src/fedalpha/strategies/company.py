@@ -40,7 +40,7 @@ class PlugPoint:
 
     @property
     def against_absence(self) -> str:
-        """Why the rule does not work where times decide who takes part; empty if it does."""
+        """Why the rule does not work where times decide which clients take part; empty if it does."""
         return ""
 
     def check(self, company: Company) -> None:

@@ -22,8 +22,8 @@ class FedAWA(Strategy):
     """Adaptive weights by client vectors: clients whose update Δ_i is near the common one gain weight over the rounds.
 
     The logits T start at the shares p_i (so that alpha starts near uniform) and are kept from round to round; each
-    round takes ``epochs`` steps of Adam (betas 0.5 and 0.999, started anew) at the rate ``lr``. As in the authors' code
-    alpha is what the last of these steps started from. Idle clients stay as they are.
+    round takes ``epochs`` steps of Adam (betas 0.5 and 0.999, with a new state) at the rate ``lr``. As in the authors'
+    code alpha is what the last of these steps started from. Idle clients stay as they are.
 
     Checked against the authors' code (ChanglongShi/FedAWA) with all clients in every round. With partial participation
     it keeps logits by a client's place in the cohort; here they belong to the client.

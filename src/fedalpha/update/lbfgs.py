@@ -24,7 +24,7 @@ _HALVINGS = 10
     examples=("lbfgs(lr=0.1)", "lbfgs(lr=0.1, batch=64, steps=10, memory=5, aggregate=false)"),
 )
 class lbfgs(sgd):
-    """Quasi-Newton steps on mini-batches; curvature is learnt anew in every round.
+    """Quasi-Newton steps on mini-batches; every round starts without curvature pairs.
 
     Both gradients of a pair come from the same batch. ``lr`` scales the initial inverse Hessian, so the first
     step is one of SGD. ``memory`` pairs are kept; with ``aggregate`` a pair whose step depends linearly on

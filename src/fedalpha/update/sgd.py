@@ -144,7 +144,7 @@ class sgd(Update):
         return Report(draws.client, site.parameters(), losses, steps, len(data))
 
     def mover(self, parameters: Sequence[torch.Tensor], rate: float) -> Callable[[Sequence[torch.Tensor]], None]:
-        """What moves the parameters, given their gradients; it keeps velocities and the like for one update."""
+        """What moves the parameters, given their gradients; it keeps the velocities of one update."""
         start = [p.detach().clone() for p in parameters] if self.pull else []
         velocity: list[torch.Tensor] = []
         return lambda gradients: self.step(parameters, gradients, rate, velocity, start)

@@ -27,8 +27,9 @@ class Context:
 
     ``outcome`` is None in round 0; ``influence`` is what liars could have done in the round. ``accuracy`` and
     ``loss`` belong to the test set and are None in rounds that are not evaluated; ``correct`` has a number per
-    test sample, and ``owners`` says whose they are. ``nodes`` names the node behind each client of a live federation,
-    and ``told`` holds the accuracies that clients reported of their own evaluation; None where nobody is asked.
+    test sample, and ``owners`` gives the client of each. ``nodes`` names the node behind each client of a live
+    federation, and ``told`` holds the accuracies that clients reported of their own evaluation; None where they are not
+    asked.
     ``scores`` are what the task asks for besides accuracy. ``validation_loss`` and the three after it are what a run
     watches (`fedalpha.analysis.watch`).
     """

@@ -11,7 +11,7 @@ from fedalpha.analysis.columns.base import COLUMNS, Array, Column, Context
 
 
 def accuracies(context: Context) -> Array | None:
-    """One accuracy per client; None if test samples cannot be assigned to clients, and clients told none."""
+    """One accuracy per client; None if test samples cannot be assigned to clients, and clients reported none."""
     if context.told:
         return np.array([context.told[id] for id in sorted(context.told)])
     if context.correct is None or context.owners is None:

@@ -16,7 +16,7 @@ class Availability(Spelled, ABC):
 
     @abstractmethod
     def window(self, seed: int, client: int, time: float) -> tuple[float, float] | None:
-        """The first interval [on, off) of availability with off > ``time``; None if there is none any more. Pure."""
+        """The first interval [on, off) of availability with off > ``time``; None if there will be none. Pure."""
 
     def check(self, population: Any) -> None:
         """Raise ValueError if it cannot be used with these clients."""

@@ -9,9 +9,9 @@ from fedalpha.text import Registry, Spelled
 
 
 class Server(Spelled, ABC):
-    """The *server* plug point: a server that waits for a cohort, or one that goes on with the first updates.
+    """The *server* plug point: a server that waits for a cohort, or one that combines the first updates.
 
-    A server that `waits` selects a cohort for each round and ends the round without those who come later. One that
+    A server that `waits` selects a cohort for each round; updates that come after its end are not used. One that
     does not wait keeps clients in training and combines updates as they arrive; see `buffered`.
     """
 

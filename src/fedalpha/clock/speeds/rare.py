@@ -20,7 +20,7 @@ from fedalpha.strategies import Array
 class rare(Wrapped):
     """The clients whose classes are the rarest in the training data take the longest.
 
-    The seconds of all clients are the same numbers as without it; who has which changes. ``correlation`` is that
+    The seconds are the same numbers as without it, but given to other clients. ``correlation`` is that
     between the normal scores of rareness and of the time: 1 sorts them alike, 0 gives the seconds out at random, −1
     makes the clients with rare classes the fastest. How rare a client's data are is the mean of −log(share of the
     class in all training data) over its samples.
@@ -50,7 +50,7 @@ class rare(Wrapped):
         super().check(population)
         if getattr(population, "label_counts", None) is None:
             raise ValueError(
-                "rare needs the class counts of all clients, and this federation has none (targets that are no "
+                "rare needs the class counts of all clients, and this federation has none (targets that are not "
                 "labels, or clients that are made on demand); leave rare(…) out"
             )
 

@@ -1,4 +1,4 @@
-"""*Transforms*: random changes of the training samples (augmentation), drawn anew in every round.
+"""*Transforms*: random changes of the training samples (augmentation), with new draws in every round.
 
 A transform gets a batch and the generator of (seed, round, client). So it is the same for every strategy of a seed and
 for any number of workers. It changes what clients train on; losses before training and accuracies are measured on the

@@ -118,7 +118,7 @@ class _Crew:
         return results
 
     def train(self, broadcast: Broadcast, orders: list[Order]) -> Reports:
-        if not orders:  # everybody who was to train has dropped out
+        if not orders:  # all clients of the order have dropped out
             return Reports([])
         summing = orders[0].alpha is not None
         rows = 0 if summing else sum(len(order.ids) for order in orders)
@@ -199,7 +199,7 @@ class _Crew:
 
 
 class _Row:
-    """Shared memory for one client's model. It is lent without a copy, and not written while somebody holds it."""
+    """Shared memory for one client's model. It is lent without a copy, and not written while it is in use."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

@@ -84,7 +84,7 @@ class Veiled:
         return self._reports(broadcast, total, alpha, found)
 
     def _trained(self, broadcast: Broadcast, order: Train) -> tuple[dict[int, Report], dict[int, str]]:
-        """The reports that the clients themselves find fit to send, by id; why others are not."""
+        """The reports that pass the clients' own checks, by id; and why the others do not."""
         reports = self.engine.update(broadcast, dataclasses.replace(order, alpha=None))
         gate = Gate(self.algorithm.admission, broadcast, self.seed, self.round)
         found: dict[int, Report] = {}
@@ -124,7 +124,7 @@ def difference(report: Report, broadcast: Broadcast) -> Vector:
 
 
 def added(broadcast: Broadcast, moves: Vector, mass: float) -> Parameters:
-    """``mass``·w_t + moves in float64; integer buffers keep their value, as nobody's may be seen."""
+    """``mass``·w_t + moves in float64; integer buffers keep their value, because no client's may be seen."""
     found: Parameters = {}
     flat, start = torch.from_numpy(moves), 0
     for name, old in broadcast.parameters.items():

@@ -14,7 +14,7 @@ LOGGERS: Registry[Callback] = Registry("logger", Callback, package=__package__)
 
 
 def opened(path: Path, mode: Literal["w", "a"]) -> TextIO:
-    """The file of a logger. A link to a file is refused: the path may be in a folder that somebody else filled.
+    """The file of a logger. A link to a file is refused: the path may be in a folder that another person filled.
 
     Devices, such as /dev/stdout, may be links.
     """

@@ -28,7 +28,7 @@ def in_notebook() -> bool:
 
 
 class NotebookLine:
-    """One line of a notebook's output that is replaced as the run goes on: a bar and a text."""
+    """One line of a notebook's output that is replaced during the run: a bar and a text."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -119,7 +119,7 @@ class ShowProgress(Callback):
 
     @property
     def started(self) -> bool:
-        """Whether any run has begun."""
+        """Whether any run has started."""
         return self._started is not None
 
     def on_end(self, history: History) -> None:

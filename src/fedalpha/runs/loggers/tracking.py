@@ -21,7 +21,7 @@ from fedalpha.runs.callbacks import Callback
 class Tracker(Callback):
     """Writes configuration, numbers, per-client values, and at the end the curves, the rows and the model.
 
-    A resumed run is written again from its saved rows, so no round is missing and none is there twice.
+    A resumed run is written again from its saved rows, so no round is missing and none is repeated.
     """
 
     _config: Mapping[str, Any] = {}

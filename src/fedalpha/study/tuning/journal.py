@@ -29,7 +29,7 @@ class _Dropped(_Part):
 
 
 class _Raced(_Part):
-    """The scores of candidates on seeds, and who was dropped."""
+    """The scores of candidates on seeds, and which of them were dropped."""
 
     seeds: list[Count]
     scores: dict[str, list[FiniteFloat]] = Field(min_length=1)

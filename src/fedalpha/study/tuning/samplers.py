@@ -22,7 +22,7 @@ def check_sampler(name: str) -> str:
 def propose(
     space: Space, count: int, told: Sequence[tuple[Point, float]], sampler: str, seed: int, generation: int
 ) -> list[Point]:
-    """``count`` points that are not among those that were told; told are points with their values (higher is better).
+    """``count`` new points. ``told`` are the earlier points with their values (higher is better).
 
     It depends on the arguments alone: a study that is resumed proposes the same points.
     """

@@ -214,13 +214,13 @@ _MARK = "\0"
 
 
 def _tree(value: Any) -> ast.expr | None:
-    """The tree of a text that may contain spaces; None for other values, and for texts that are no calls."""
+    """The tree of a text that may contain spaces; None for other values, and for texts other than calls."""
     if not isinstance(value, str):
         return None
     try:
         return ast.parse(value.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # whoever reads the setting reports it
+        return None  # the reader of the setting reports it
 
 
 def _has_lists(tree: ast.AST) -> bool:
