@@ -101,3 +101,23 @@ def test_the_front_page_offers_what_a_user_needs() -> None:
     assert {"run", "federation", "Task", "Callback", "StopWhen", "Patience", "Algorithm", "Evaluate"} <= set(offered)
     assert "Any" not in offered
     assert all(hasattr(fedalpha, name) for name in offered)
+
+
+def test_run_has_at_most_twelve_parameters_besides_the_texts_of_plug_points() -> None:
+    """docs/structure.md lists them: five plug points of the round, three of time, and the secure sum."""
+    given = inspect.signature(fedalpha.run).parameters
+    assert not [p for p in given.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    plug_points = {"strategy", "select", "update", "combine", "apply", "clock", "availability", "server", "secure"}
+    assert plug_points <= given.keys()
+    assert len(given.keys() - plug_points) <= 12
+
+
+def test_fedalpha_has_the_names_of_run_where_it_has_the_same_rule() -> None:
+    pytest.importorskip("flwr")
+    from fedalpha.flower import FedAlpha
+
+    shared = {"strategy", "select", "update", "combine", "apply", "quorum", "deadline", "reevaluate", "fault", "secure"}
+    shared |= {"server", "model", "seed", "callbacks", "out"}
+    live = inspect.signature(FedAlpha).parameters
+    assert shared <= live.keys() & inspect.signature(fedalpha.run).parameters.keys()
+    assert all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for name, p in live.items() if name != "strategy")
