@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import fedalpha
+from cohorts import rounds
 from fedalpha.data import Pooled
-from fedalpha.strategies import STRATEGIES, Cohort, Strategy, strategy
-
-
-def rounds(rule: Strategy, *losses: list[float], sizes: list[float] | None = None) -> list[np.ndarray]:
-    """alpha of successive rounds with these losses."""
-    state, found = rule.init(), []
-    for values in losses:
-        n = len(values)
-        cohort = Cohort(np.arange(n), sizes or np.ones(n), before=values, train=values, after=values)
-        alpha, state = rule.weights(state, cohort)
-        found.append(alpha)
-    return found
+from fedalpha.strategies import STRATEGIES, strategy
 
 
 def test_adaptive_changes_when_the_losses_level_off() -> None:

@@ -10,22 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fedalpha
+from cohorts import weights
 from fedalpha.strategies import (
-    Cohort,
     Strategy,
     Traits,
     cap,
     strategy,
 )
-
-
-def weights(text, losses, sizes=None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
-
-
-def members(losses=(3.0, 1.0), sizes=None, **rest) -> Cohort:
-    n = len(losses)
-    return Cohort(ids=np.arange(n), sizes=np.ones(n) if sizes is None else sizes, before=losses, **rest)
 
 
 class Given(Strategy):

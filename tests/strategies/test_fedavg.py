@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import fedalpha
+from cohorts import weights
 from fedalpha.strategies import strategy
-
-
-def weights(text: str, losses: list[float], sizes: list[float] | None = None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import fedalpha
+from cohorts import weights
 from fedalpha.strategies import (
     strategy,
 )
-
-
-def weights(text, losses, sizes=None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 def test_floor_by_hand() -> None:

@@ -7,14 +7,10 @@ import math
 import numpy as np
 import pytest
 
-import fedalpha
+from cohorts import weights
 from fedalpha.strategies import Cohort, FedAvg, FedBetter, FedSoftWorse, strategy
 
 LN2, LN3 = math.log(2), math.log(3)
-
-
-def weights(text: str, losses: list[float], sizes: list[float] | None = None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 @pytest.mark.parametrize(("loss", "winner"), [("before", 0), ("train", 1), ("after", 2)])

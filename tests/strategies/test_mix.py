@@ -6,14 +6,10 @@ import math
 
 import pytest
 
-import fedalpha
+from cohorts import weights
 from fedalpha.strategies import (
     strategy,
 )
-
-
-def weights(text, losses, sizes=None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 def test_mix_by_hand() -> None:

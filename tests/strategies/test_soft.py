@@ -10,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedalpha
+from cohorts import weights
 from fedalpha.strategies import FedAvg, FedSoftBetter, FedSoftWorse, strategy
 
 LN2, LN3 = math.log(2), math.log(3)
-
-
-def weights(text: str, losses: list[float], sizes: list[float] | None = None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import fedalpha
+from cohorts import members, weights
 from fedalpha.strategies import (
     Cohort,
     strategy,
 )
-
-
-def weights(text, losses, sizes=None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
-
-
-def members(losses=(3.0, 1.0), sizes=None, **rest) -> Cohort:
-    n = len(losses)
-    return Cohort(ids=np.arange(n), sizes=np.ones(n) if sizes is None else sizes, before=losses, **rest)
 
 
 @pytest.mark.parametrize(("round", "first"), [(0, True), (19, True), (20, False), (21, False), (10**6, False)])

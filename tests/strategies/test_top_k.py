@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 import fedalpha
+from cohorts import weights
 from fedalpha.strategies import FedWorse, strategy
-
-
-def weights(text: str, losses: list[float], sizes: list[float] | None = None, **rest) -> list[float]:
-    return fedalpha.weights(text, losses, sizes, **rest).tolist()
 
 
 @pytest.mark.parametrize(

@@ -43,28 +43,24 @@ def _asked(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-class Command(typer.core.TyperCommand):
+class _Coloured(click.Command):
+    """Shows its help in colours."""
+
+    context_class = Context
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _asked
+        return option
+
+
+class Command(_Coloured, typer.core.TyperCommand):
     """A command with coloured help."""
 
-    context_class = Context
 
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.callback = _asked
-        return option
-
-
-class Group(typer.core.TyperGroup):
+class Group(_Coloured, typer.core.TyperGroup):
     """Commands with coloured help; each is listed with its whole first sentence."""
-
-    context_class = Context
-
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.callback = _asked
-        return option
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:

@@ -8,7 +8,7 @@ from dataclasses import field
 import numpy as np
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
-from fedalpha.combine.layers import layers, rebuilt
+from fedalpha.combine.layers import WIDTHS_CHANGE, layers, rebuilt
 from fedalpha.combine.mean import mean
 from fedalpha.strategies import Array, State
 from fedalpha.update import Broadcast
@@ -48,7 +48,7 @@ class feddist(Combine):
 
     @property
     def against_stale(self) -> str:
-        return "the width of the model changes from one version to the next, so an update cannot be rebased"
+        return WIDTHS_CHANGE
 
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool

@@ -14,6 +14,8 @@ from fedalpha.update import Broadcast
 Matrix = NDArray[np.float64]
 Layer = tuple[Matrix, Matrix]
 """weight (out × in) and bias (out), in float64."""
+WIDTHS_CHANGE = "the width of the model changes from one version to the next, so an update cannot be rebased"
+"""Why rules that use these layers do not work with stale updates."""
 
 
 def layers(owner: str, broadcast: Broadcast, parameters: Parameters) -> list[Layer]:

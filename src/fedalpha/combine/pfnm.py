@@ -9,7 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from fedalpha.combine.base import COMBINES, Combine, Reports
-from fedalpha.combine.layers import Layer, Matrix, layers, rebuilt
+from fedalpha.combine.layers import WIDTHS_CHANGE, Layer, Matrix, layers, rebuilt
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.cohort import table
 from fedalpha.update import Broadcast
@@ -65,7 +65,7 @@ class pfnm(Combine):
 
     @property
     def against_stale(self) -> str:
-        return "the width of the model changes from one version to the next, so an update cannot be rebased"
+        return WIDTHS_CHANGE
 
     def combine(
         self, state: State, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool
