@@ -41,44 +41,45 @@ from fedalpha.strategies import Strategy
 class FedAlpha(flower.Strategy):
     """A Flower strategy that weighs clients by a fedalpha strategy (an object or its text).
 
-    ``select``, ``combine``, ``apply``, ``quorum``, ``deadline``, ``reevaluate``, ``fault`` and ``out`` are those of
-    `fedalpha.run`, by the same texts. Instead of ``apply``, ``over`` takes a Flower server optimiser such as
-    ``FedAdam(eta=0.01)``, whose sampling, keys and metrics functions are used. Without ``over``, further arguments
-    (``fraction_train=0.5`` …) go to Flower's ``FedAvg``; without ``select`` they say who trains. The strategy with
-    ``over``, ``quorum`` and so on needs NumPy only; ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need
-    torch on the server.
+    The arguments that `fedalpha.run` has too take the same texts and objects. Further arguments
+    (``fraction_train=0.5`` …) go to Flower's ``FedAvg``.
 
-    ``server="buffered(K=10, concurrency=30)"`` combines updates as they arrive instead of waiting for a cohort; a round
-    is then a version of the model, and ``deadline`` the time after which a client is given up. It needs `start`, and
-    evaluation on the server (``evaluate_fn``), because clients in training do not evaluate.
+    **Rules.** ``select``: which clients train; without it Flower's ``fraction_train`` says so. ``combine`` and
+    ``apply``: as in a simulation. ``over``: a Flower server optimiser such as ``FedAdam(eta=0.01)`` in place of
+    ``apply``; its sampling, keys and metrics functions are used. ``buffers``: patterns of the names of arrays that it
+    must not step. ``update``: the client update of `client_app`, if a part of it is computed on the server (scaffold,
+    fedpage). ``states``: where the state of such clients is kept, on the "server" (saved with the round) or on the
+    "node". ``model``: the model of `client_app`, for rules that change its width (pfnm, feddist); with it ``buffers``
+    are known. ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need torch on the server, everything else
+    NumPy only.
 
-    ``update`` is the client update of `client_app`, if a part of it is computed on the server (scaffold, fedpage).
-    ``states`` says where the state of such clients is kept: on the "server", saved with the round, or on the "node".
-    ``model`` is the model of `client_app`, for rules that change its width (pfnm, feddist). ``validation`` is an
-    evaluation on the server's data, such as `evaluate_on` returns, which ``reevaluate`` needs. ``buffers`` are
-    patterns of the names of arrays that server optimisers must not step; ``model`` makes them unnecessary.
+    **Losses.** ``losses`` says where F_i(w_t) comes from, for rules that weigh by it. "query" asks each client before
+    it trains. "evaluate" takes the metric ``eval_loss`` of the clients' evaluation of the same model, "train" the
+    loss of each client's last training: these two need no message of their own, and no change of the clients.
+    ``loss_keys`` name the metrics of replies that hold losses (kinds "train", "after", "evaluate"), ``accuracy_key``
+    the evaluation metric that rules may look at. ``signed``: losses may be negative.
 
-    ``secure`` lets the server learn sums only, by the same texts as `fedalpha.run`: "masked", "blind(reference=1.0)".
-    The clients' apps are wrapped by `secured`.
+    **Server.** ``server="buffered(K=10, concurrency=30)"`` combines updates as they arrive instead of waiting for a
+    cohort. A round is then a version of the model, and ``deadline`` the time after which a client is given up. It
+    needs `start`, and evaluation on the server (``evaluate_fn``), because clients in training do not evaluate.
+    ``secure`` lets the server learn sums only ("masked", "blind(reference=1.0)"); the clients' apps are wrapped by
+    `secured`.
 
-    Clients are known by the stable id that they report (`add_loss_query`), never by their node id. ``seed`` draws
-    cohorts. Rows state the influence of ``liars`` clients. ``bound`` limits magnitudes: a model with a value above
-    ``bound`` times the largest one of the same array (at least 1) is refused, an aggregate is not installed.
+    **Protection.** ``quorum``, ``deadline``, ``reevaluate``, ``fault``: as in `fedalpha.run`. ``validation``: an
+    evaluation on the server's data, such as `evaluate_on` returns, which ``reevaluate`` needs. ``bound``: a model
+    with a value above ``bound`` times the largest one of the same array (at least 1) is refused, and such an
+    aggregate is not installed. ``liars``: rows state the influence of this many clients.
 
-    ``out`` names a run folder: a server app that is killed and started again with the same arguments continues from
-    the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``, ``query_timeout`` and
-    ``min_available_nodes`` may differ.
-    ``stop``, ``keep`` and ``shadow`` are those of `fedalpha.Evaluate`: early stopping, the best model (`best`), rules
-    whose weights are recorded but not applied. They look at the evaluation of each round. ``callbacks`` are those of
-    `fedalpha.run`, such as "prometheus(port=9100)".
-    ``query_timeout`` limits the wait for losses (by default that of `start`), ``wait_for_nodes`` the seconds until
-    enough clients have reported their ids. ``loss_keys`` say under which metric a training reply has its
-    losses; ``accuracy_key`` which evaluation metric a rule may look at; ``signed`` that losses may be negative.
+    **Clients.** They are known by the stable id that they report (`add_loss_query`), never by their node id.
+    ``clients``: how many there are, for rules that need the number. ``seed`` draws cohorts. ``wait_for_nodes``:
+    seconds until enough clients have reported their ids. ``query_timeout``: seconds to wait for losses (by default
+    the timeout of `start`).
 
-    ``losses`` says where F_i(w_t) comes from, for rules that weigh by it. ``"query"`` asks each client before it
-    trains. ``"evaluate"`` takes the metric ``eval_loss`` (``loss_keys={"evaluate": …}``) of the clients' evaluation of
-    the same model, ``"train"`` the loss of each client's last training. These two need no message of their own, and
-    no change of the clients.
+    **The run.** ``out`` names a run folder: a server app that is killed and started again with the same arguments
+    resumes after the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``,
+    ``query_timeout`` and ``min_available_nodes`` may differ. ``stop``, ``keep`` and ``shadow`` are those of
+    `fedalpha.Evaluate`: early stopping, the best model (`best`), rules whose weights are recorded but not applied.
+    They look at the evaluation of each round. ``callbacks``: objects, or loggers such as "prometheus(port=9100)".
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
