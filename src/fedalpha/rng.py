@@ -1,6 +1,6 @@
 """Every random draw comes from a generator derived from (seed, purpose, round, client).
 
-Nothing global is read or touched, so the strategies of one seed see the same initial model,
+No global state is read or changed, so the strategies of one seed see the same initial model,
 partition, cohorts and batches, whatever runs before, after or beside them.
 
 >>> generator(0, "cohort", 3).integers(100) == generator(0, "cohort", 3).integers(100)

@@ -1,8 +1,8 @@
-"""Whose word it is: what a file asks for, and what the user has allowed.
+"""What a file asks for, and what the user has allowed.
 
 A file of settings or a study may come from somebody else. What it names can run code (a plugin, a cluster), so it is
 done only if the user says so: by naming the same thing on the command line or in Python, or with ``--trust``. The
-user's word is remembered, for the content of a plugin and for the address of a cluster, so it is asked for once.
+user's consent is remembered, for the content of a plugin and for the address of a cluster, so it is asked for once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def need(kind: str, what: str, consequence: str, own_word: str) -> None:
 
 
 def trusted_file() -> Path:
-    """Where the user's word is kept: ``$FEDALPHA_STATE``, or the platform's folder for the state of programs."""
+    """Where the user's consent is kept: ``$FEDALPHA_STATE``, or the platform's folder for the state of programs."""
     root = os.environ.get("FEDALPHA_STATE")
     if not root:
         import platformdirs

@@ -18,7 +18,7 @@ from fedalpha.trust import reading
 def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool = False) -> Settings:
     """Settings from a TOML or JSON file (or none), overridden by ``options``.
 
-    A plugin or a cluster that the file names needs the user's word: ``trust``, or the same in ``options``.
+    A plugin or a cluster that the file names needs the user's consent: ``trust``, or the same in ``options``.
     """
     if path is None:
         check_once(options)

@@ -157,7 +157,7 @@ def newton(
         step, start = 1.0, value(w)
         while value(w - step * direction) > start - 1e-4 * step * float(g @ direction) and step > 1e-6:
             step /= 2
-        # Near the optimum the decrease is below rounding: the full step is right there.
+        # Near the optimum the decrease is below rounding: the full step is taken there.
         w = w - (step if step > 1e-6 else 1.0) * direction
     raise ArithmeticError(f"Newton's method did not reach ‖∇‖ ≤ {tolerance}; increase the penalty")
 
