@@ -1,6 +1,6 @@
 """What a file asks for, and what the user has allowed.
 
-A file of settings or a study may come from somebody else. What it names can run code (a plugin, a cluster), so it is
+A file of settings or a study may come from another person. What it names can run code (a plugin, a cluster), so it is
 done only if the user says so: by naming the same thing on the command line or in Python, or with ``--trust``. The
 user's consent is remembered, for the content of a plugin and for the address of a cluster, so it is asked for once.
 """

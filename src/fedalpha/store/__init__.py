@@ -1,6 +1,6 @@
 """The durable store: what a run needs to resume, saved so that no crash can lose it. It needs NumPy and safetensors.
 
-- `inside`: folders that somebody else may have filled, without following links;
+- `inside`: folders that another person may have filled, without following links;
 - `files`: atomic writes;
 - `growing`: a file of records that grows at its end;
 - `tree`: a state as JSON and arrays, never pickled;

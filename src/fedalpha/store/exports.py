@@ -55,7 +55,7 @@ def _harmless(cell: Any) -> Any:
 def texts_as_written() -> Iterator[None]:
     """What is drawn here shows texts as they are: a "$" begins no mathematics, and no LaTeX is run.
 
-    A file ``matplotlibrc`` in the working directory, which may be somebody else's folder, could ask for LaTeX with
+    A file ``matplotlibrc`` in the working directory, which may belong to another person, could ask for LaTeX with
     commands of its own.
     """
     from matplotlib import rc_context

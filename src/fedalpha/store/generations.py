@@ -102,7 +102,7 @@ class Generations:
                 state = state if accept is None else accept(state, rows)
             except FormatError:
                 raise
-            except Exception as error:  # what somebody forged may fail in any way
+            except Exception as error:  # a forged file may fail in any way
                 reason = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
                 problems.append(f"{self._paths(number)[1]} is damaged ({shown(reason)})")
                 continue

@@ -124,7 +124,7 @@ def connect(address: str | None, workers: int | None = None) -> bool:
 def _job() -> Any:
     """Ray's description of this process for its workers, which import from the same folders as this process does.
 
-    Ray would add the working directory, where a file ``numpy.py`` of somebody else's would then be run.
+    Ray would add the working directory, where a file ``numpy.py`` of another user would then be run.
     """
     job = ray.job_config.JobConfig()
     if not {"", os.getcwd()} & set(sys.path):
