@@ -204,11 +204,14 @@ def asynchrony(
     out: Annotated[Path, typer.Option(help="Folder of the results; its cells are not run again.")] = OUT / "async",
     page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/async.md.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 2,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds instead of those of the study, such as 2, 3,4 or 0-4.")
+    ] = None,
 ) -> None:
     """Synchronous, over-selection and buffered servers under four strategies and two kinds of speeds."""
     from benchmarks.asynchrony import measure
 
-    print(measure(out, page, jobs))
+    print(measure(out, page, jobs, seeds))
 
 
 @app.command()

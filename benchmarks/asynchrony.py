@@ -35,9 +35,9 @@ def measured(cell: Cell) -> dict[str, list[Any]]:
     return {text: [one.value, one.reached] for text, one in found.items() if one is not None}
 
 
-def measure(out: Path, page: Path | None, jobs: int) -> str:
+def measure(out: Path, page: Path | None, jobs: int, seeds: str | None = None) -> str:
     """Run the cells that ``out`` does not have, and write their measures; the tables."""
-    study = read_study(STUDY)
+    study = read_study(STUDY).with_changes(seeds=seeds, rounds=None)
     file = out / "results.json"
     out.mkdir(parents=True, exist_ok=True)
     record: Record = json.loads(file.read_text()) if file.exists() else {}
@@ -135,5 +135,7 @@ def _percent(seeds: Mapping[str, Any], text: str) -> str:
 
 
 def _difference(one: Any, p: float) -> str:
+    if np.isnan(p):  # fewer than two pairs
+        return "–" if np.isnan(one.mean) else f"{one.mean:+.1f}"
     shown = f"{one.mean:+.1f} ± {one.half:.1f}"
     return f"**{shown}** (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})" if p < 0.05 else f"{shown} (p = {p:.2f})"

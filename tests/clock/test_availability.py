@@ -40,6 +40,13 @@ def test_windows_contain_or_follow_the_time(text: str) -> None:
             time = off
 
 
+@pytest.mark.parametrize("text", ["diurnal(period=1e-300)", "diurnal(period=1e-9)", "trace('windows.csv', period=50)"])
+def test_a_period_that_numbers_cannot_resolve_is_refused(text: str) -> None:
+    rule = AVAILABILITIES.parse(text)
+    with pytest.raises(ValueError, match="the period is too short"):
+        rule.window(0, 0, 1e12)
+
+
 def test_a_share_of_the_time() -> None:
     rule = AVAILABILITIES.parse("diurnal(period=10, share=0.3)")
     for client in range(3):
@@ -101,3 +108,18 @@ def test_a_run_waits_for_clients_and_ends_when_nobody_comes_any_more(server: str
     assert played(len(times) - 1) == times
     with pytest.raises(ValueError, match="no client is available after 40 simulated seconds"):
         played(len(times))
+
+
+def test_a_rule_that_needs_more_clients_than_are_there_keeps_the_model() -> None:
+    Path("windows.csv").write_text("client,on,off\n0,0,20\n1,0,20\n2,0,4\n3,0,4\n")
+    history = run(
+        DIGITS,
+        "softmax",
+        "cap(FedAvg, 0.3)",
+        rounds=2,
+        clock="constant(each=4)",
+        availability="trace('windows.csv')",
+        engine="embedded(workers=1)",
+    )
+    assert [row["kept"] is None for row in history.rows[1:]] == [True, False]
+    assert "cap" in history.rows[2]["kept"]

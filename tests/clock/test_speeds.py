@@ -147,3 +147,10 @@ def test_what_happens_first_decides() -> None:
     offline = job(1e6, where="diurnal(period=1000, share=0.5)")
     assert offline.lost is not None
     assert offline.lost.startswith("went offline after")
+
+
+def test_time_that_grows_beyond_all_numbers_is_refused() -> None:
+    timeline = Timeline(Pace.of(None, "constant(each=1e308)"), 0, DIGITS)
+    assert timeline.jobs(0.0, 0, IDS)[0].end == 1e308
+    with pytest.raises(ValueError, match="not a finite number > 0, after 1e"):
+        timeline.jobs(1e308, 1, IDS)

@@ -33,6 +33,23 @@ def test_the_command_line_moves_a_run_onto_flower(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("server", ["synchronous(take=3)", "buffered(K=2, concurrency=4)"])
+def test_simulated_time_passes_on_flower_as_well(digits: Pooled, server: str) -> None:
+    options: dict[str, Any] = {
+        "rounds": 3,
+        "select": "uniform(count=4)",
+        "clock": "flaky(lognormal(sigma=1), p=0.2)",
+        "availability": "diurnal(period=9, share=0.7)",
+        "server": server,
+    }
+    here, there = (
+        fedalpha.run(digits, "softmax", "FedSoftWorse(T=0.2)", engine=engine, **options)
+        for engine in ("embedded(workers=1)", "flower(workers=1)")
+    )
+    assert without_times(there) == without_times(here)
+    assert same_model(there, here)
+
+
 def test_errors_of_clients_come_back(digits: Pooled) -> None:
     def broken(output: torch.Tensor, target: torch.Tensor) -> Any:
         if torch.is_grad_enabled():  # only where clients train

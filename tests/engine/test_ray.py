@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ import fedalpha
 from fedalpha.data import Pooled
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.settings import Settings
+from fedalpha.store import Generations
 from fedalpha.study import CellError, run_study, study
 from fedalpha.task import Task
 from histories import same_model, without_times
@@ -52,13 +56,67 @@ class KillANode(Callback):
         return None
 
 
+WAITING = {
+    "clock": "flaky(lognormal(sigma=1), p=0.2)",
+    "availability": "diurnal(period=9, share=0.7)",
+    "server": "synchronous(take=4)",
+    "deadline": 4.0,
+}
+NOT_WAITING = {
+    "clock": "jitter(lognormal(sigma=1), sigma=0.2)",
+    "availability": "diurnal(period=9, share=0.7)",
+    "server": "buffered(K=2, concurrency=5)",
+}
+
+
 @pytest.mark.parametrize(
-    ("strategy", "update"), [("FedSoftWorse(T=0.2)", "sgd"), ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)")]
+    ("strategy", "update", "pace"),
+    [
+        ("FedSoftWorse(T=0.2)", "sgd", {}),
+        ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)", {}),
+        ("FedSoftWorse(T=0.2)", "sgd", WAITING),
+        ("stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "scaffold(lr=0.05)", {**NOT_WAITING, "rounds": 4}),
+    ],
 )
-def test_the_cluster_changes_no_byte(digits: Pooled, cluster: Any, strategy: str, update: str) -> None:
-    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)", "update": update}
+def test_the_cluster_changes_no_byte(
+    digits: Pooled, cluster: Any, strategy: str, update: str, pace: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"rounds": 2, "select": "uniform(C=0.7)", "update": update, **pace}
     here = fedalpha.run(digits, "mlp", strategy, engine="embedded(workers=1)", **options)
     there = fedalpha.run(digits, "mlp", strategy, engine=f"ray(address={cluster.address!r})", **options)
+    assert without_times(there) == without_times(here)
+    assert same_model(there, here)
+
+
+def test_a_driver_that_is_killed_with_clients_in_training_is_resumed_to_the_same_bytes(
+    digits: Pooled, cluster: Any, tmp_path: Path
+) -> None:
+    """The driver is a process of its own, killed before round 3 is saved; the run is resumed on the cluster."""
+    script = tmp_path / "driver.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "import fedalpha\n"
+        "from fedalpha.runs.callbacks import Callback\n\n\n"
+        "class Killer(Callback):\n"
+        "    def on_round(self, row, state):\n"
+        "        if row['round'] == 3:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n\n\n"
+        "digits = fedalpha.federation('digits', partition='shards(size=30)', clients=8)\n"
+        f"fedalpha.run(digits, 'softmax', rounds=5, engine={f'ray(address={cluster.address!r})'!r}, "
+        f"out={str(tmp_path / 'run')!r}, callbacks=[Killer()], **{NOT_WAITING!r})\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert ended.returncode == -signal.SIGKILL
+    found = Generations(tmp_path / "run" / "checkpoint").load()
+    assert found is not None
+    assert found[0]["round"] == 2
+    assert found[0]["clock"]["flights"]
+    options: dict[str, Any] = {"rounds": 5, **NOT_WAITING}
+    federation = fedalpha.federation("digits", partition="shards(size=30)", clients=8)
+    here = fedalpha.run(federation, "softmax", engine="embedded(workers=1)", **options)
+    there = fedalpha.run(
+        federation, "softmax", engine=f"ray(address={cluster.address!r})", out=tmp_path / "run", **options
+    )
     assert without_times(there) == without_times(here)
     assert same_model(there, here)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -122,4 +123,45 @@ def test_a_server_that_does_not_wait_goes_on_without_the_slow_node_and_after_it_
     assert rows(out)[:4] == first
     assert len(rows(out)) == 6
     assert all(len(row["cohort"]) == 2 for row in rows(out))
+    assert np.isfinite(final(out)).all()
+
+
+def test_one_cohort_in_training_is_the_synchronous_server_to_the_bit_on_real_nodes(flower: Deployment) -> None:
+    out = flower.folder / "equal"
+    flower.run({"strategy": "FedWorse(k=2)", "server": "buffered(K=3, concurrency=3)", "rounds": 3, "out": str(out)})
+    model, alphas = expected(3)
+    assert final(out).tobytes() == model.tobytes()
+    assert [row["alpha"] for row in rows(out)] == alphas
+
+
+def test_a_buffered_server_app_killed_with_clients_in_training_goes_on_after_its_last_version(
+    flower: Deployment,
+) -> None:
+    """SIGKILL to the server app while node 0 trains. Then node 1 is killed, too, and the others make versions."""
+    out = flower.folder / "killed"
+    config = {
+        "strategy": "stale(FedAvg, polynomial(a=0.5))",
+        "server": "buffered(K=2, concurrency=3)",
+        "out": str(out),
+        "slow": 0,
+        "slow-round": 1,
+        "flag": str(flower.folder / "slow"),
+        "timeout": 600.0,
+        "rounds": 40,
+    }
+    flower.submit(config)
+    until(lambda: (flower.folder / "slow").exists() and len(rows(out)) >= 2)
+    for app in flower.server_apps():
+        os.kill(app, signal.SIGKILL)
+    until(lambda: not flower.server_apps())
+    first = rows(out)
+    assert 2 <= len(first) < 40
+    again = flower.submit({**config, "rounds": len(first) + 6})
+    until(lambda: len(rows(out)) > len(first))
+    stop(flower.supernodes[1], signal.SIGKILL)
+    assert flower.wait(again) == "finished:completed"
+    assert rows(out)[: len(first)] == first
+    assert len(rows(out)) == len(first) + 6
+    refused = {entry["client"]: entry["reason"] for row in rows(out) for entry in row["refused"]}
+    assert set(refused) <= {1}
     assert np.isfinite(final(out)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedalpha import federation, run
-from fedalpha.clock import Clock, Pace
+from fedalpha.clock import Clock, Pace, Timeline
 from fedalpha.clock.speeds import Moment
 from fedalpha.combine import COMBINES, Reports
 from fedalpha.round import Algorithm, Outcome, ServerState, Train
 from fedalpha.round.pacing import begin, play_at
-from fedalpha.select import SELECTIONS
-from fedalpha.strategies import STRATEGIES, Array
-from fedalpha.update import Broadcast, Report
+from fedalpha.round.weighing import observe
+from fedalpha.select import SELECTIONS, Select
+from fedalpha.strategies import STRATEGIES, Array, Cohort
+from fedalpha.update import UPDATES, Broadcast, Report
 
 
 class Fixed(Clock):
@@ -78,7 +80,8 @@ def played(
     rounds: int,
     strategy: str = "FedAvg",
     gone: tuple[int, ...] = (),
-    select: str = "uniform",
+    select: Any = "uniform",
+    ledger: Ledger | None = None,
 ) -> tuple[list[Outcome], Ledger]:
     """Rounds of a server with clients of these speeds."""
     pace = Pace.of(server, Fixed(took=took, gone=gone))
@@ -86,7 +89,7 @@ def played(
     sent = Broadcast(None, {"w": torch.zeros(1, dtype=torch.float64)})  # type: ignore[arg-type]
     state: ServerState = algorithm.init(sent, len(took))
     state = ServerState(**{**vars(state), "clock": begin(pace)})
-    ledger, outcomes = Ledger(), []
+    ledger, outcomes = ledger or Ledger(), []
     for _ in range(rounds):
         outcomes.append(play_at(pace, algorithm, state, lambda version: ledger, People(len(took)), 1))  # type: ignore[arg-type]
         state = outcomes[-1].state
@@ -176,9 +179,46 @@ def test_a_version_without_a_single_update_keeps_the_model() -> None:
     assert [o.state.clock["time"] for o in outcomes] == [1, 2]
 
 
+SPEEDS = st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0, 9.0]), min_size=3, max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(took=SPEEDS, k=st.integers(1, 3), gone=st.sets(st.integers(0, 7), max_size=2))
+def test_events_are_those_of_a_list_that_is_kept_by_hand(took: list[float], k: int, gone: set[int]) -> None:
+    """With a place for everybody nothing is drawn: who delivers when follows from the seconds alone."""
+    outcomes, _ = played(f"buffered(K={k}, concurrency={len(took)})", tuple(took), 8, gone=tuple(gone))
+    time, training = 0.0, dict[int, tuple[float, int]]()  # client → end, version
+    for version, outcome in enumerate(outcomes):
+        arrived: dict[int, int] = {}
+        lost: set[int] = set()
+        while True:
+            for end, id in sorted((end, id) for id, (end, _) in training.items()):
+                if end <= time and len(arrived) < k:
+                    sent = training.pop(id)[1]
+                    if id in gone:
+                        lost.add(id)
+                    else:
+                        arrived[id] = version - sent
+            if len(arrived) == k:
+                break
+            for id, seconds in enumerate(took):
+                if id not in training and id not in arrived and id not in lost:
+                    training[id] = time + seconds * (0.5 if id in gone else 1.0), version
+            if not training:
+                break
+            time = max(time, min(end for end, _ in training.values()))
+        assert outcome.state.clock["time"] == time
+        assert {r.client for r in outcome.refusals} == lost
+        if arrived:
+            assert outcome.cohort.staleness is not None
+            assert dict(zip(outcome.cohort.ids.tolist(), outcome.cohort.staleness.tolist(), strict=True)) == arrived
+        else:
+            assert outcome.kept is not None
+
+
 @settings(max_examples=40, deadline=None)
 @given(
-    took=st.lists(st.sampled_from([0.5, 1.0, 1.5, 4.0, 9.0]), min_size=3, max_size=8),
+    took=SPEEDS,
     k=st.integers(1, 3),
     concurrency=st.integers(1, 9),
     gone=st.sets(st.integers(0, 7), max_size=2),
@@ -187,35 +227,103 @@ def test_a_version_without_a_single_update_keeps_the_model() -> None:
 def test_updates_are_conserved_and_nobody_trains_twice_at_once(
     took: list[float], k: int, concurrency: int, gone: set[int], count: int
 ) -> None:
+    """Every training that was begun has delivered once, with the right staleness, or was lost, or goes on."""
+    begun: dict[tuple[int, int], tuple[float, float]] = {}
+    jobs = Timeline.jobs
+
+    def noted(self: Timeline, start: float, round: int, ids: Any) -> Any:
+        found = jobs(self, start, round, ids)
+        for id, job in found.items():
+            assert (round, id) not in begun  # at most once from a version
+            begun[round, id] = start, job.end
+        return found
+
     server = f"buffered(K={k}, concurrency={concurrency})"
-    outcomes, ledger = played(server, tuple(took), 8, gone=tuple(gone), select=f"uniform(count={count})")
-    busy: dict[int, dict[str, Any]] = {}
-    delivered, time = 0, 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Timeline, "jobs", noted)
+        outcomes, ledger = played(server, tuple(took), 8, gone=tuple(gone), select=f"uniform(count={count})")
+    ended: list[tuple[int, int]] = []
+    time = 0.0
     for version, outcome in enumerate(outcomes):
         clock = outcome.state.clock
         assert clock["time"] >= time
         time = clock["time"]
         assert len(clock["flights"]) <= concurrency
         assert set(clock["versions"]) == {flight["version"] for flight in clock["flights"].values()}
-        assert outcome.cohort.staleness is not None
-        for id, late in zip(outcome.cohort.ids.tolist(), outcome.cohort.staleness.tolist(), strict=True):
-            if id in busy:  # its update is the one of the training that was under way
-                assert late == version - busy[id]["version"]
-                assert id not in clock["flights"] or clock["flights"][id]["version"] >= version
-        for id, flight in busy.items():  # a training under way goes on, or it has ended
-            if id in clock["flights"] and flight["end"] > time:
-                assert clock["flights"][id] == flight
-        delivered += 0 if outcome.kept else len(outcome.cohort)
-        busy = clock["flights"]
-    assert len(ledger.trained) == delivered
-    assert len(set(ledger.trained)) == delivered  # a client trains from a version once
+        before = {id: flight["version"] for id, flight in outcomes[version - 1].state.clock["flights"].items()}
+        before = before if version else {}
+        lost = {r.client for r in outcome.refusals}
+        assert lost <= gone
+        ended += [(before.get(id, version), id) for id in lost]
+        if outcome.kept is None:
+            assert outcome.cohort.staleness is not None
+            assert 1 <= len(outcome.cohort) <= k
+            late = outcome.cohort.staleness.astype(int).tolist()
+            ended += [(version - tau, id) for id, tau in zip(outcome.cohort.ids.tolist(), late, strict=True)]
+    going_on = [(flight["version"], id) for id, flight in outcomes[-1].state.clock["flights"].items()]
+    assert sorted(ended + going_on) == sorted(begun)
+    assert len(set(ended)) == len(ended)
+    assert {(version, id) for version, id, _ in ledger.trained} == {pair for pair in ended if pair[1] not in gone}
+    for id in range(len(took)):
+        times = sorted(span for (_, one), span in begun.items() if one == id)
+        assert all(end <= start for (_, end), (start, _) in pairwise(times))
+    steps = sorted([(end, -1) for _, end in begun.values()] + [(start, 1) for start, _ in begun.values()])
+    assert max(np.cumsum([step for _, step in steps])) <= concurrency
+
+
+def test_a_client_whose_loss_is_refused_is_not_sent_out_and_another_one_is() -> None:
+    class Unsure(Ledger):
+        def losses(self, broadcast: Any, ids: Any, sample: Any = None) -> Any:
+            return np.where(np.asarray(ids) == 2, math.nan, super().losses(broadcast, ids, sample))
+
+    outcomes, ledger = played(
+        "buffered(K=2, concurrency=2)", (1.0, 2.0, 3.0), 3, select="power_of_choice(count=1, d=3)", ledger=Unsure()
+    )
+    assert {id for _, id, _ in ledger.trained} == {0, 1}
+    for outcome in outcomes:
+        assert [(r.client, r.reason) for r in outcome.refusals] == [(2, "its loss (before) is nan")]
+        assert not outcome.refusals[0].planned
+        # two clients train and one is asked in vain; each is sent the model once
+        assert outcome.bytes_down == 3 * outcome.state.broadcast.nbytes
+
+
+def test_a_version_of_fewer_updates_than_a_rule_needs_keeps_the_model() -> None:
+    for gone in (), (0,):
+        outcomes, _ = played("buffered(K=3, concurrency=3)", (1.0, 2.0, 3.0), 1, "cap(FedAvg, 0.4)", gone)
+        assert (outcomes[0].kept is not None) == bool(gone)
+    with pytest.raises(ValueError, match="cap"):  # the buffer itself is too small
+        played("buffered(K=2, concurrency=3)", (1.0, 2.0, 3.0), 1, "cap(FedAvg, 0.4)")
+
+
+def test_a_selection_of_nobody_is_named() -> None:
+    class Nobody(Select):
+        def select(self, state: Any, population: Any, losses: Any, rng: Any) -> Any:
+            return np.zeros(0, dtype=np.int64), state
+
+    with pytest.raises(ValueError, match="selects nobody of 2 clients"):
+        played("buffered(K=1, concurrency=1)", (1.0, 2.0), 1, select=Nobody())
+
+
+def test_steps_count_in_the_version_that_a_client_trained_from() -> None:
+    """FedNova under FedProx with a falling rate: η·μ is that of the version, not of the current one."""
+    rate = UPDATES.parse("fedprox(mu=1, lr=exponential(0.1, rate=0.5))")
+    algorithm = Algorithm(update=rate, weigh=STRATEGIES.parse("FedNova"))
+    cohort = Cohort(ids=[0, 1], sizes=[1, 1], round=2, staleness=[0, 2])
+    reports = Reports([Report(i, {}, {"train": 1.0}, 4, 1) for i in (0, 1)])
+    seen = observe(algorithm, cohort, People(2), None, reports, frozenset({"steps"}))
+    assert isinstance(seen, Cohort)
+    assert np.asarray(seen.pull).tolist() == [0.025, 0.1]
+    fresh = observe(algorithm, cohort.replace(staleness=np.zeros(2)), People(2), None, reports, frozenset({"steps"}))
+    assert isinstance(fresh, Cohort)
+    assert fresh.pull == 0.025
 
 
 DIGITS = federation("digits", partition="shards(size=30)", clients=8, validation=0.1)
 ORDINARY = {
     "strategy": [
         "FedAvg", "FedSoftWorse(T=0.2)", "FedSoftBetter(T=0.2, loss=after)", "qFedAvg", "FedNova", "cap(FedWorse, 0.5)",
-        "stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "even(FedAvg)", "FedMGDA",
+        "stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "even(FedAvg)", "FedMGDA", "FedPIDAvg", "AAggFF",
+        "FedSoftWorse(T=0.2, optima=estimated)", "switch(FedSoftWorse(T=0.2), FedAvg, at=1)", "fade(FedWorse)",
     ],
     "combine": ["median", "clip(mean, C=0.1)", "krum", "fedlaw"],
     "apply": ["fedadam(lr=0.01)", "fedavgm(lr=1, beta=0.9)"],
@@ -263,6 +371,11 @@ def test_over_selection_takes_the_first() -> None:
         ({"select": "fedpage(C=0.5, p=0.1)"}, "all clients take part"),
         ({"strategy": "unbiased(FedAvg)"}, "chance to be in a cohort"),
         ({"reevaluate": 2}, "rebased model"),
+        ({"select": "power_of_choice(C=0.5, d=0.7, until=3)"}, "until counts one cohort for each round"),
+        ({"select": "poisson(C=0.5)"}, "who is away cannot"),
+        ({"combine": "noise(clip(mean, C=1.0), z=1.0, c=0.5)", "strategy": "cap(FedAvg, 0.5)"}, "drawn at random|chance"),
+        ({"secure": "masked"}, "leave clock out"),
+        ({"fault": "together(drop(p=0.1), straggler(p=0.1, delay=9))"}, "its delay would take no simulated time"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_trained(options: dict[str, Any], reason: str) -> None:

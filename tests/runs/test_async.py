@@ -12,10 +12,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from fedalpha import federation, run
+from fedalpha import compare, federation, run
+from fedalpha.analysis.measures import Measure
+from fedalpha.analysis.measures.base import curve
 from fedalpha.cli import app
+from fedalpha.cli.run import result
 from fedalpha.runs.callbacks import Callback
 from fedalpha.store import Generations
+from fedalpha.study import Store, read_study
 
 DIGITS = federation("digits", partition="shards(size=30)", clients=8)
 OPTIONS: dict[str, Any] = {
@@ -118,3 +122,64 @@ def test_a_run_without_simulated_time_is_described_as_before(tmp_path: Path) -> 
     assert not any(f'"{name}"' in text for name in ("clock", "availability", "server"))
     row = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[1])
     assert not row.keys() & {"time", "staleness", "worst_tenth_accuracy"}
+
+
+def test_a_study_plays_the_same_runs(tmp_path: Path) -> None:
+    """Cells from a TOML file, with a hybrid that goes on from the state of its first rule; the table has T_p."""
+    rules = {key: value for key, value in OPTIONS.items() if key not in ("strategy", "select", "update")}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in rules.items()]
+    hybrid = "switch(FedSoftWorse(T=0.2), FedAvg, at=3)"
+    file = tmp_path / "async.toml"
+    file.write_text(
+        f"""name = "async"
+strategies = ["FedSoftWorse(T=0.2)", "{hybrid}"]
+seeds = 1
+per_client = "all"
+measures = ["T_20", "accuracy@9s", "worst_tenth_accuracy@9s", "auc@9s"]
+[settings]
+partition = "shards(size=30)"
+clients = 8
+model = "softmax"
+rounds = 6
+clock = "lognormal(sigma=1)"
+[[cases]]
+name = "waits"
+[[cases]]
+name = "does not wait"
+{chr(10).join(lines)}
+"""
+    )
+    done = CliRunner().invoke(app, ["study", str(file), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "T_20 (simulated s)" in " ".join(done.output.split())
+    store, cells = Store(tmp_path / "out"), read_study(file).cells()
+    assert len(cells) == 4
+    for cell in cells:
+        whole = run(
+            DIGITS,
+            "softmax",
+            cell.strategy,
+            rounds=6,
+            engine="embedded(workers=1)",
+            **({"clock": "lognormal(sigma=1)"} if cell.case == "waits" else rules),
+        )
+        found = store.get(cell.key)
+        for name in ("time", "accuracy", "staleness", "cohort"):
+            if name in whole.rows[1]:
+                assert list(found.columns[name]) == [row[name] for row in whole.rows], name
+        measured = Measure.parse("T_20").of(curve(whole.rows))
+        assert measured is not None
+        assert f"{measured.value:.2f}" in done.output
+    assert any("shares" in store.get(cell.key).about for cell in cells)
+
+
+def test_a_comparison_shows_simulated_time() -> None:
+    found = compare(
+        DIGITS, ["FedAvg", "FedSoftWorse(T=0.2)"], seeds=1, rounds=2, model="softmax", clock="constant(each=2)",
+        engine="embedded(workers=1)", target=0.2,
+    )  # fmt: skip
+    assert "T_20 (simulated s)" in found.table()
+    history = found["FedAvg"][0]
+    summary = history.summary(0.1)
+    assert (summary["T_10"], summary["time"]) == (2.0 * history.rounds_to(0.1), 4.0)
+    assert result(history).endswith(f"; 4 simulated seconds, T_60 {'–' if history.rounds_to(0.6) is None else 4}")

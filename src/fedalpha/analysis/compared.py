@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.analysis.comparison import Summary, summarise
 from fedalpha.analysis.history import History, frame, read
 from fedalpha.analysis.measures import Curve, Measure, curve
+from fedalpha.analysis.measures.time import Seconds
 from fedalpha.analysis.measures.until import Rounds
 from fedalpha.analysis.tables import STATISTICS, latex_table, markdown_table, number, statistics
 from fedalpha.store.exports import csv_text, html_table
@@ -75,10 +76,15 @@ class Comparison:
 
     @cached_property
     def measures(self) -> list[Measure]:
-        """What the table shows: the final accuracy, and R_p of the target (loss instead, if there is no accuracy)."""
-        if all(h.rows[-1].get("accuracy") is None for by_seed in self.runs.values() for h in by_seed.values()):
+        """What the table shows: the final accuracy, R_p and with a clock T_p of the target; or the loss alone.
+
+        The loss is shown if there is no accuracy.
+        """
+        ends = [h.rows[-1] for by_seed in self.runs.values() for h in by_seed.values()]
+        if all(row.get("accuracy") is None for row in ends):
             return [Measure.parse("loss")]
-        return [Measure.parse("accuracy"), Rounds(100 * self.target)]
+        timed = [Seconds(100 * self.target)] if all(row.get("time") is not None for row in ends) else []
+        return [Measure.parse("accuracy"), Rounds(100 * self.target), *timed]
 
     def summary(self, measure: str | None = None) -> list[Summary]:
         """One `Summary` per strategy: mean, interval, paired difference, p-value. The final accuracy by default."""
@@ -172,6 +178,7 @@ class Comparison:
                 line["rounds_to_target"] = [int(v.value) if v.reached else None for v in rows[1].values.values()]
             line[f"{name}_text"] = first.text
             line |= {"rounds_text": rows[1].text} if len(rows) > 1 else {}
+            line |= {"seconds_text": rows[2].text} if len(rows) > 2 else {}
             line["difference_text"] = "reference" if first is self.tables[0][0] else first.difference_text
             found.append(line)
         return found

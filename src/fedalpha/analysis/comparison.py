@@ -83,7 +83,7 @@ def summarise(runs: Runs, measure: Measure, reference: str | None = None) -> lis
     missing = {strategy: len(by_seed) - len(measured[strategy]) for strategy, by_seed in runs.items()}
     measured = {strategy: {} if missing[strategy] else values for strategy, values in measured.items()}
     bounds = [v.value for values in measured.values() for v in values.values() if not v.reached]
-    horizon = min(bounds) if bounds and measure.in_rounds else None
+    horizon = min(bounds) if bounds and measure.unit else None
     rows: list[Summary] = []
     for strategy, values in measured.items():
         numbers, reached = _arrays(values)
@@ -124,7 +124,7 @@ def _difference(
     seeds = sorted(values.keys() & reference.keys())
     ours, theirs = ([not side[s].reached for s in seeds] for side in (values, reference))
     bounds = any(ours) or any(theirs)
-    if not seeds or (all(ours) and all(theirs)) or (bounds and not measure.in_rounds):
+    if not seeds or (all(ours) and all(theirs)) or (bounds and not measure.unit):
         return None
     limit = np.inf if horizon is None else horizon
     a, b = (np.minimum([side[s].value for s in seeds], limit) for side in (values, reference))

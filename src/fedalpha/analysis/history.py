@@ -124,12 +124,16 @@ class History:
     def summary(self, target: float = 0.6) -> dict[str, Any]:
         """The end of the run in a few numbers. Accuracy and loss belong to the last row, never to the best one.
 
-        ``R_60`` is `rounds_to` of ``target``. Bytes, local steps and seconds are sums over all rounds.
+        ``R_60`` is `rounds_to` of ``target``, and with a clock ``T_60`` the simulated seconds until then and ``time``
+        those of the whole run. Bytes, local steps and seconds are sums over all rounds.
         """
         last = self.rows[-1] if self.rows else {}
         found: dict[str, Any] = {"rounds": last.get("round", 0)}
         found |= {name: last.get(name) for name in ("accuracy", "loss")}
-        found[f"R_{100 * target:g}"] = self.rounds_to(target)
+        found[f"R_{100 * target:g}"] = reached = self.rounds_to(target)
+        if last.get("time") is not None:
+            found[f"T_{100 * target:g}"] = None if reached is None else self.rows[reached]["time"]
+            found["time"] = last["time"]
         for name in ("bytes_down", "bytes_up", "steps", "seconds"):
             found[name] = sum(row.get(name) or 0 for row in self.rows)
         found |= {"best_round": self.best.round} if self.best is not None else {}

@@ -66,10 +66,17 @@ def result(history: History) -> str:
     >>> result(History([{"round": 0, "accuracy": 0.7, "loss": 1.0}], {}))  # the initial model reaches 60 %
     'after round 0: accuracy 70.00 %, loss 1.0000, R_60 0'
     """
-    last, reached = history.rows[-1], history.rounds_to(0.6)
+    last, end = history.rows[-1], history.summary()
     accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
     loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
-    return f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {'–' if reached is None else reached}"
+    found = f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {_number(end['R_60'])}"
+    if "time" not in end:
+        return found
+    return f"{found}; {_number(end['time'])} simulated seconds, T_60 {_number(end['T_60'])}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
 
 
 def _tell(history: History, settings: Settings) -> None:

@@ -38,8 +38,12 @@ class Timeline:
         assert self.pace.clock is not None
         moment = Moment(self.seed, round, self.population)
         seconds, drops = self.pace.clock.seconds(moment, ids), self.pace.clock.drops(moment, ids)
-        if not (np.isfinite(seconds).all() and (seconds > 0).all()):
-            raise ValueError(f"{self.pace.clock} gave a time that is not a finite number > 0; fix the clock")
+        last = start + max(seconds.tolist(), default=0.0)
+        if not (np.isfinite(seconds).all() and math.isfinite(last) and (seconds > 0).all()):
+            raise ValueError(
+                f"{self.pace.clock} gave a time that is not a finite number > 0, after {start:g} simulated seconds; "
+                "fix the clock"
+            )
         return {
             id: self._job(start, id, took, share)
             for id, took, share in zip(ids.tolist(), seconds.tolist(), drops.tolist(), strict=True)

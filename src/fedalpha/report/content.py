@@ -115,7 +115,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
     if not runs:
         return {"name": case, "curves": []}
     summaries = findings.summaries(case)
-    times = [rows for rows in summaries.values() if rows[0].measure.in_rounds]
+    times = [rows for rows in summaries.values() if rows[0].measure.unit]
     header, body = results_table(findings, case)
     claims, places = claims_table(findings, case), processor_table(findings, case)
     targets = [rows[0].measure.percent for rows in times]
@@ -170,7 +170,7 @@ def _band(curves: list[Curve], name: str, digits: int, scale: float = 1.0) -> di
 
 
 def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any]:
-    """R_p of every strategy: seeds, mean, interval, the published figure."""
+    """R_p or T_p of every strategy: seeds, mean, interval, the published figure."""
     measure = rows[0].measure
     figures = {p.strategy: p for p in published if p.measure == str(measure)}
     items = []
@@ -188,8 +188,8 @@ def dots(rows: list[Summary], published: tuple[Published, ...]) -> dict[str, Any
                 "published": None if figure is None else {"mean": figure.mean, "half": figure.half},
             }
         )
-    title = f"{measure}: rounds to reach {measure.percent:g} %"
-    shared = {"name": str(measure), "items": items, "digits": 2, "unit": "rounds", "within": [0, None]}
+    title = f"{measure}: {measure.unit} to reach {measure.percent:g} %"
+    shared = {"name": str(measure), "items": items, "digits": 2, "unit": measure.unit, "within": [0, None]}
     return {"title": title, **shared, "published": bool(figures)}
 
 

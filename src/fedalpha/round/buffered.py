@@ -21,14 +21,12 @@ import numpy as np
 
 from fedalpha.clock import Timeline
 from fedalpha.clock.timeline import Among
-from fedalpha.rng import generator
-from fedalpha.round.answers import Answers
-from fedalpha.round.choosing import choose
-from fedalpha.round.driver import Engine, Evaluation, Part, play, tell_refusals
-from fedalpha.round.gate import Gate, Refusal
-from fedalpha.round.orders import AskLosses, Heard, Ids, Sample, Train
+from fedalpha.round.driver import Engine, Evaluation, Part, play, tell, tell_refusals
+from fedalpha.round.orders import AskLosses, Ids, Sample, Train
 from fedalpha.round.state import Algorithm, Outcome, ServerState
 from fedalpha.round.timed import awake
+from fedalpha.round.version import Version
+from fedalpha.select import Population
 from fedalpha.strategies import Array, State
 
 At = Callable[[int], Engine]
@@ -55,153 +53,92 @@ def begin() -> State:
 
 def play_buffered(algorithm: Algorithm, state: ServerState, at: At, timeline: Timeline) -> Outcome:
     """Make the next version: let clients arrive until the buffer is full, and play a round with them."""
-    desk = Desk(algorithm, state, at, timeline)
+    desk = _Desk(algorithm, state, at, timeline)
     desk.collect()
     return desk.combine()
 
 
-class Desk:
+class _Desk:
     """The server's desk while it makes one version."""
 
     def __init__(self, algorithm: Algorithm, state: ServerState, at: At, timeline: Timeline) -> None:
-        self.algorithm, self.state, self.at, self.timeline = algorithm, state, at, timeline
-        self.version = state.round
-        self.server = timeline.pace.server
+        self.state, self.at, self.timeline = state, at, timeline
+        self.version = Version(algorithm, state, timeline.pace.server, timeline.seed)
         self.time = float(state.clock["time"])
         self.flights = {int(id): Flight(**flight) for id, flight in state.clock["flights"].items()}
-        self.select: State = state.select
         self.buffer: dict[int, Flight] = {}
         """client → the training that it has delivered"""
-        self.lost: dict[int, Flight] = {}
-        """client → the training from which nothing came; such a client is not sent out again for this version"""
-        self.gate = Gate(algorithm.admission, state.broadcast, timeline.seed, self.version)
-        self._drawn = 0
-        self._asked = 0
-        self._reached: set[int] = set()
 
     # Events
 
     def collect(self) -> None:
         """Let time pass until the buffer is full, or until nobody is left to wait for."""
-        size = self.server.size(self.version)
         while True:
-            self._land(size)
-            if len(self.buffer) == size:
+            self._land()
+            if len(self.buffer) == self.version.size:
                 return
             self._send()
             ends = [flight.end for flight in self.flights.values()]
-            if len(self.flights) < self.server.places(self.version):
-                ends.append(self.timeline.next_on(self.time, self._busy))
+            if len(self.flights) < self.version.places:
+                ends.append(self.timeline.next_on(self.time, [*self._busy, *self.version.out]))
             then = min(ends, default=math.inf)
             if math.isinf(then):
-                if not self.buffer and not self.lost:
+                if not self.buffer and not self.version.out:
                     awake(self.timeline, self.time)
                 return
             self.time = max(self.time, then)
 
     @property
     def _busy(self) -> set[int]:
-        """The clients that cannot be sent out: in training, in the buffer, or lost for this version."""
-        return self.flights.keys() | self.buffer.keys() | self.lost.keys() | set(self._refused)
+        return self.flights.keys() | self.buffer.keys()
 
-    @property
-    def _refused(self) -> list[int]:
-        return [refusal.client for refusal in self.gate.refusals]
-
-    def _land(self, size: int) -> None:
+    def _land(self) -> None:
         """Take what has arrived by now, in the order of (time, client), until the buffer is full."""
         for id, flight in sorted(self.flights.items(), key=lambda item: (item[1].end, item[0])):
-            if flight.end > self.time or len(self.buffer) == size:
+            if flight.end > self.time or len(self.buffer) == self.version.size:
                 return
             del self.flights[id]
-            (self.buffer if flight.lost is None else self.lost)[id] = flight
+            if flight.lost is None:
+                self.buffer[id] = flight
+            else:
+                self.version.lose(id, flight.lost, planned=True)
 
     def _send(self) -> None:
-        """Send the current version to clients of the selection until all places are taken, or nobody is left."""
-        while (free := self.server.places(self.version) - len(self.flights)) > 0:
-            present, busy = self.timeline.present(self.time), self._busy
-            population: Any = self.timeline.population
-            if busy or present is not None:
-                ids = population.named(np.arange(population.clients)) if present is None else present
-                idle = ids[~np.isin(ids, list(busy))]
-                if not len(idle):
-                    return
-                population = Among(population, idle)
-            ids, losses = self._chosen(population)
-            if len(ids) > free:
-                rng = generator(self.timeline.seed, "places", self.version, self._drawn)
-                ids = np.sort(rng.choice(ids, size=free, replace=False))
-            if not len(ids):
-                return
-            self._reached |= set(ids.tolist())
-            for id, job in self.timeline.jobs(self.time, self.version, ids).items():
-                self.flights[id] = Flight(self.version, job.end, job.lost, losses.get(id))
-
-    def _chosen(self, population: Any) -> tuple[Ids, Mapping[int, float]]:
-        """A cohort of the selection, without clients that were refused, and the losses that were asked for."""
-        heard, drawn = Heard(), self._drawn
-        self._drawn += 1
-        while True:
-            gate = Gate(self.algorithm.admission, self.state.broadcast, self.timeline.seed, self.version)
-            losses = Answers(gate, heard, self.version)
-            chosen = choose(
-                self.algorithm.select,
-                self.select,
-                population,
-                lambda: generator(self.timeline.seed, "cohort", self.version, drawn),
-                losses,
-            )
-            if not isinstance(chosen, AskLosses):
-                break
-            found = self.at(self.version).losses(self.state.broadcast, chosen.ids, chosen.sample)
-            heard = heard.and_losses(chosen, found)
-        ids, self.select = chosen
-        self.gate.refusals += gate.refusals
-        self._asked += losses.count
-        self._reached |= losses.clients
-        ids = gate.present(ids)
-        return ids, losses.whole(ids)
+        """Send the current version to clients until all places are taken, or nobody is left."""
+        population: Population = self.timeline.population
+        if (present := self.timeline.present(self.time)) is not None:
+            population = Among(population, present)
+        version = self.version
+        while order := version.order(population, self._busy, version.places - len(self.flights)):
+            if isinstance(order, AskLosses):
+                found = self.at(version.number).losses(self.state.broadcast, order.ids, order.sample)
+                version.hear(order, found)
+                continue
+            for id, job in self.timeline.jobs(self.time, version.number, order.ids).items():
+                self.flights[id] = Flight(version.number, job.end, job.lost, order.before.get(id))
 
     # The round of those who have arrived
 
     def combine(self) -> Outcome:
         """The outcome of a round with the clients of the buffer, and the clock after it."""
-        arrived = self.buffer or self.lost
-        stale = {id: self.version - flight.version for id, flight in arrived.items()}
-        sent = {id: self._sent(flight.version) for id, flight in arrived.items() if flight.version != self.version}
-        known = {id: flight.before for id, flight in sorted(arrived.items()) if flight.before is not None}
-        heard = Heard(arrived=stale, sent=sent, rebase=self.server.rebases)
-        if known:
-            losses = np.array(list(known.values()), dtype=np.float64)
-            heard = heard.and_losses(AskLosses(np.array(list(known), dtype=np.int64)), losses)
-        state = dataclasses.replace(self.state, select=self.select)
-        engine = _Arrived(self.at, arrived, sent)
-        outcome = play(
-            self.algorithm, state, engine, self.timeline.population, self.timeline.seed, heard, self._delivered
-        )
-        earlier = [
-            Refusal(id, flight.lost or "", planned=True) for id, flight in sorted(self.lost.items()) if self.buffer
-        ]
-        earlier = [*self.gate.refusals, *earlier]
-        tell_refusals(outcome.state.round, earlier)
-        return dataclasses.replace(
-            outcome,
-            state=dataclasses.replace(outcome.state, clock=self._clock()),
-            refusals=[*earlier, *outcome.refusals],
-            bytes_down=len(self._reached) * self.state.broadcast.nbytes,
-            bytes_up=outcome.bytes_up + 8 * (self._asked - len(known)),
-        )
-
-    def _delivered(self, train: Train) -> tuple[Train, Mapping[int, str]]:
-        """The whole order; if the buffer is empty, nobody of those who were lost."""
+        version, population = self.version, self.timeline.population
         if self.buffer:
-            return train, {}
-        nobody = dataclasses.replace(train, ids=train.ids[:0], alpha=None)
-        return nobody, {id: flight.lost or "" for id, flight in self.lost.items()}
+            sent = {
+                id: self._sent(flight.version) for id, flight in self.buffer.items() if flight.version != version.number
+            }
+            engine = _Arrived(self.at, self.buffer, sent)
+            heard = version.heard(self.buffer, sent)
+            outcome = play(version.algorithm, version.begun, engine, population, self.timeline.seed, heard)
+            tell_refusals(outcome.state.round, version.refusals)
+            outcome = version.finished(outcome)
+        else:
+            outcome = version.empty(population)
+            tell(outcome)
+        return dataclasses.replace(outcome, state=dataclasses.replace(outcome.state, clock=self._clock()))
 
     def _sent(self, version: int) -> Any:
         """The broadcast of a version that clients still train from."""
-        if version == self.version:
+        if version == self.version.number:
             return self.state.broadcast
         kept = self.state.clock["versions"][version]
         return dataclasses.replace(self.state.broadcast, parameters=kept["parameters"], extras=kept["extras"])

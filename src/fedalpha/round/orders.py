@@ -97,6 +97,8 @@ class Heard:
     """The coefficients that the combine rule learnt on the server's own data, aligned with the reports."""
     among: Population | None = None
     """The clients that a selection may choose from; None for all."""
+    few: bool = False
+    """Whether fewer clients could be reached than was planned: if they are too few for the rule, the model is kept."""
     arrived: Mapping[int, int] | None = None
     """On a server that does not wait: the staleness of each client that has delivered, which is then the cohort."""
     sent: Mapping[int, Any] = field(default_factory=dict)

@@ -24,8 +24,9 @@ def play_timed(algorithm: Algorithm, state: ServerState, engine: Engine, timelin
     now = awake(timeline, float(state.clock["time"]))
     present = timeline.present(now)
     among = None if present is None else Among(timeline.population, present)
+    heard = Heard(among=among, few=among is not None and among.clients < timeline.population.clients)
     waiting = _Waiting(timeline, state.round, now)
-    outcome = play(algorithm, state, engine, timeline.population, timeline.seed, Heard(among=among), waiting.deliver)
+    outcome = play(algorithm, state, engine, timeline.population, timeline.seed, heard, waiting.deliver)
     return dataclasses.replace(outcome, state=dataclasses.replace(outcome.state, clock={"time": waiting.end}))
 
 

@@ -95,7 +95,7 @@ def observe(
         seen[need] = np.array([r.losses[need] for r in reports.items])
     if "steps" in needs:
         seen["steps"] = np.array([r.steps for r in reports.items], dtype=np.float64)
-        seen["pull"] = algorithm.update.pulled(cohort.round)
+        seen["pull"] = _pulled(algorithm, cohort)
     if "labels" in needs:
         seen["labels"] = table([r.labels for r in reports.items])
     if "cosines" in needs:
@@ -108,6 +108,13 @@ def observe(
     return cohort.replace(**seen)
 
 
+def _pulled(algorithm: Algorithm, cohort: Cohort) -> float | Array:
+    """η·μ of the local steps, in the version from which each client trained."""
+    if cohort.staleness is None or not cohort.staleness.any():
+        return float(algorithm.update.pulled(cohort.round))
+    return np.array([algorithm.update.pulled(cohort.round - int(late)) for late in cohort.staleness.tolist()])
+
+
 def weigh(
     algorithm: Algorithm, state: ServerState, cohort: Cohort, heard: Heard, gate: Gate
 ) -> Weighed | Measure | Short:
@@ -115,7 +122,7 @@ def weigh(
     try:
         weighed = Weighed(*checked_weights(algorithm.weigh, state.weigh, cohort))
     except TooFewError as error:
-        if gate.refusals:
+        if gate.refusals or heard.few:  # the remaining clients are too few for the rule
             return Short(str(error))
         raise
     if not algorithm.reevaluate:

@@ -59,6 +59,8 @@ class Setup:
                 f"secure = {self.algorithm.secure}: simulated time does not know how long the steps of a secure sum "
                 "take; leave clock out"
             )
+        if self.fault is not None and self.pace.timed and (reason := self.fault.against_clock):
+            raise ValueError(f"{self.fault} does not work with clock = {self.pace.clock}: {reason}")
         self.pace.check(self.federation)
         self.pace.check_company(self.algorithm, self.watch.shadows.requires)
         self.watch.check(self.algorithm, self.federation.task.correct is not None)

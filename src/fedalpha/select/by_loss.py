@@ -65,6 +65,12 @@ class power_of_choice(uniform):
         ):
             raise ValueError(f"power_of_choice: until = {self.until!r}; give a round, at least 1")
 
+    @property
+    def against_stale(self) -> str:
+        if self.until is None:
+            return ""
+        return "until counts one cohort for each round, and such a server draws several of them, or none, in a version"
+
     def candidates(self, n: int, round: int = 0) -> int:
         if self.until is not None and round >= self.until:
             return self.size(n)

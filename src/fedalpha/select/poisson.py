@@ -29,6 +29,10 @@ class poisson(Select):
             raise ValueError(f"{self.text_name}: C = {self.C}; give the probability of each client, in (0, 1]")
         whole(f"{self.text_name}: least", self.least, least=1)
 
+    @property
+    def against_absence(self) -> str:
+        return "each client must take part with the same chance in every round, and who is away cannot"
+
     def chances(self, population: Population) -> Array:
         return np.full(population.clients, self.C)
 

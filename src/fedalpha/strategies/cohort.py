@@ -34,7 +34,7 @@ class Cohort:
     ``labels`` the class counts, one row per client; ``design`` p_i/π_i, where p_i is the client's share of all
     data and π_i its chance to be selected; ``staleness`` τ, how many versions older than w_t the model is from which
     the client trained (0 on a synchronous server). What a rule did not ask for is ``None``. ``pull`` is η·μ of the
-    local steps (FedProx), 0 without a pull towards w_t.
+    local steps (FedProx), 0 without a pull towards w_t; one number for all clients, or one for each.
     """
 
     ids: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Cohort:
     labels: Array | None = None
     design: Array | None = None
     staleness: Array | None = None
-    pull: float = 0.0
+    pull: float | Array = 0.0
 
     def __post_init__(self) -> None:
         sizes = _vector("sizes", self.sizes)

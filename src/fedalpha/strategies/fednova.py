@@ -52,13 +52,13 @@ class FedNova(Strategy):
         rho = self.momentum
         tau = np.maximum(cohort.require("steps"), 1.0)
         p = cohort.prior(self.prior)
-        if cohort.pull:  # as in the authors' code, τ_eff then counts plain steps
+        if np.any(cohort.pull):  # as in the authors' code, τ_eff then counts plain steps
             return math.fsum((p * tau).tolist()) * p / pulled(tau, rho, cohort.pull), state
         work = (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
         return math.fsum((p * work).tolist()) * p / work, state
 
 
-def pulled(tau: Array, momentum: float, pull: float) -> Array:
+def pulled(tau: Array, momentum: float, pull: float | Array) -> Array:
     """‖a‖₁ of τ steps with a pull η·μ towards the start: v ← ρ·v + 1 − η·μ·s, s ← s + v, from v = s = 0.
 
     s is how far the steps go (over −η) if every gradient is 1; without momentum, Σ_{k<τ} (1 − η·μ)^k.
@@ -66,9 +66,9 @@ def pulled(tau: Array, momentum: float, pull: float) -> Array:
     >>> pulled(np.array([1.0, 2.0, 3.0]), 0.0, 0.5)
     array([1.  , 1.5 , 1.75])
     """
-    work, speed, way = np.ones(len(tau)), 0.0, 0.0
+    work = speed = way = np.zeros(len(tau))
     for step in range(1, int(tau.max()) + 1):
         speed = momentum * speed + 1 - pull * way
-        way += speed
+        way = way + speed
         work = np.where(tau == step, way, work)
     return np.maximum(work, 1e-12)

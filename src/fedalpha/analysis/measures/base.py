@@ -95,8 +95,8 @@ class Measure(ABC):
     name: ClassVar[str]
     order: ClassVar[int] = 500
     """Its place in lists; a new measure keeps the default."""
-    in_rounds: ClassVar[bool] = False
-    """Whether it counts rounds: then censored runs can be cut at a common round."""
+    unit: ClassVar[str] = ""
+    """What it counts from the start of a run, such as rounds: then censored runs can be cut at a common point."""
     timed: ClassVar[bool] = False
     """Whether only runs with simulated time have it."""
     text: str

@@ -26,6 +26,7 @@ class Seconds(Until):
     name = "T"
     order = 35
     title = "T_{} (simulated s)"
+    unit = "simulated seconds"
     timed = True
 
     def spent(self, run: Curve, end: int) -> float:

@@ -12,7 +12,7 @@ class Rounds(Until):
     name = "R"
     order = 30
     title = "R_{} (rounds)"
-    in_rounds = True
+    unit = "rounds"
 
     def spent(self, run: Curve, end: int) -> float:
         return float(end)

@@ -22,6 +22,12 @@ class Availability(Spelled, ABC):
         """Raise ValueError if it cannot be used with these clients."""
 
 
+def check_period(rule: Availability, period: float, time: float) -> None:
+    """Raise ValueError if float64 cannot tell the parts of a period apart at this time."""
+    if period < 1e-9 * time:
+        raise ValueError(f"{rule}: the period is too short after {time:g} simulated seconds; give a longer one")
+
+
 AVAILABILITIES: Registry[Availability] = Registry(
     "availability",
     Availability,  # type: ignore[type-abstract]

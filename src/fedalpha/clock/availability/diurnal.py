@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
-from fedalpha.clock.availability.base import AVAILABILITIES, Availability
+from fedalpha.clock.availability.base import AVAILABILITIES, Availability, check_period
 from fedalpha.rng import generator
 from fedalpha.strategies.arguments import positive
 
@@ -32,7 +33,8 @@ class diurnal(Availability):
     def window(self, seed: int, client: int, time: float) -> tuple[float, float]:
         if self.share == 1:
             return 0.0, math.inf
-        phase = generator(seed, "availability", 0, client).random() * self.spread * self.period
+        check_period(self, self.period, time)
+        phase = _place(seed, client) * self.spread * self.period
         length = self.share * self.period
         number = math.floor((time - phase) / self.period) - 1
         while True:  # at most a few steps; the end decides, so that rounding never gives a window that is over
@@ -40,3 +42,9 @@ class diurnal(Availability):
             if start + length > time:
                 return start, start + length
             number += 1
+
+
+@lru_cache(maxsize=2**16)
+def _place(seed: int, client: int) -> float:
+    """Where in the period a client's time begins, from 0 to 1; asked for at every event of a run."""
+    return float(generator(seed, "availability", 0, client).random())

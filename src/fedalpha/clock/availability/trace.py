@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedalpha.clock.availability.base import AVAILABILITIES, Availability
+from fedalpha.clock.availability.base import AVAILABILITIES, Availability, check_period
 from fedalpha.clock.table import by_client, read_table
 from fedalpha.strategies import Array
 from fedalpha.strategies.arguments import positive
@@ -58,6 +58,8 @@ class trace(Availability):
         table = self._table.get(client)
         if table is None:
             return None
+        if self.period is not None:
+            check_period(self, self.period, time)
         shift = 0.0 if self.period is None else math.floor(time / self.period) * self.period
         for start in (shift, shift + (self.period or 0.0)):
             place = bisect.bisect_right(table[:, 1].tolist(), time - start)

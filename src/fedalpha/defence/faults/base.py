@@ -49,6 +49,11 @@ class Fault(Spelled, ABC):
         if isinstance(clients, int | float) and clients < 0:
             raise ValueError(f"{self.text_name}: clients = {clients!r}; give a number, a share or a list of ids")
 
+    @property
+    def against_clock(self) -> str:
+        """Why the fault does not work in simulated time; empty if it does."""
+        return ""
+
     def members(self, seed: int, clients: int) -> set[int]:
         """The ids of the faulty clients."""
         chosen = self.clients

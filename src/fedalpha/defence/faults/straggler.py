@@ -15,6 +15,12 @@ class straggler(Fault):
 
     delay: float = field(default=60.0, metadata={"always": True})
 
+    @property
+    def against_clock(self) -> str:
+        return (
+            'its delay would take no simulated time; give slow clients by the clock, such as clock="lognormal(sigma=1)"'
+        )
+
     def reports(self, scene: Scene, reports: list[Report]) -> list[Report]:
         late = self.acting(scene, [r.id for r in reports])
         return [dataclasses.replace(r, delay=r.delay + self.delay) if r.id in late else r for r in reports]

@@ -26,6 +26,10 @@ class together(Fault):
         object.__setattr__(self, "p", 1.0)
         object.__setattr__(self, "faults", tuple(FAULTS.parse(f) for f in faults))
 
+    @property
+    def against_clock(self) -> str:
+        return next((why for fault in self.faults if (why := fault.against_clock)), "")
+
     def members(self, seed: int, clients: int) -> set[int]:
         return set().union(*(f.members(seed, clients) for f in self.faults))
 
