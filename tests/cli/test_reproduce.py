@@ -58,4 +58,4 @@ def test_what_cannot_be_reproduced_is_refused(arguments: list[str], message: str
 
 def test_the_help_names_what_can_be_reproduced() -> None:
     shown = CliRunner().invoke(app, ["reproduce", "--help"]).output
-    assert all(name in " ".join(shown.split()) for name in reproduction.NAMES)
+    assert all(name in " ".join(shown.split()) for name in reproduction.NAMES + reproduction.CITED)
