@@ -26,7 +26,9 @@ def reproduce(
     table: Annotated[
         bool, typer.Option("--table", help="The paper's R_60 tables alone, in narrower intervals: 96 seeds, hours.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL, or runs/NAME].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL, or runs/NAME].")
+    ] = None,
     jobs: Jobs = None,
 ) -> None:
     """Reproduce a table or figure of the paper, or of a system that it cites.
@@ -50,7 +52,10 @@ def reproduce(
     studies = [experiment(n, given[n], form=form, seeds=seeds, rounds=rounds) for n in names]
     for study in studies:
         study.cells()
-        print(study.title + (f"; protocol {study.protocol}: {PROTOCOLS[study.protocol].summary}" if study.protocol else ""))
+        print(
+            study.title
+            + (f"; protocol {study.protocol}: {PROTOCOLS[study.protocol].summary}" if study.protocol else "")
+        )
         folder = Path("runs") / study.name if out is None else out / study.name if name in groups else out
         run_and_show(study, folder, jobs=jobs)
         print(f"written to {folder}; to look at: {write_report(folder)}")

@@ -58,7 +58,7 @@ class FedLean(Strategy):
 
 
 def shrunk(losses: Array, p: Array, sizes: Array) -> tuple[Array, float]:
-    """The losses minus their mean, shrunk by their noise, up to a factor; and r, the share of the variance that is real.
+    """The losses minus their mean, shrunk by their noise, up to a factor; and r, the real share of the variance.
 
     >>> z, r = shrunk(np.array([1.0, 3.0]), np.array([0.5, 0.5]), np.array([1e9, 1e9]))
     >>> z.round(6), round(r, 6)

@@ -210,7 +210,9 @@ class Study(BaseModel):
         >>> Study(name="x", strategies=["FedAvg"], seeds=1, methods=[{"name": "mine", "lr": 0.1}]).entries
         {'FedAvg': {'strategy': 'FedAvg'}, 'mine': {'strategy': 'FedAvg', 'lr': 0.1}}
         """
-        own = {str(m["name"]): {"strategy": "FedAvg", **{k: v for k, v in m.items() if k != "name"}} for m in self.methods}
+        own = {
+            str(m["name"]): {"strategy": "FedAvg", **{k: v for k, v in m.items() if k != "name"}} for m in self.methods
+        }
         return {text: {"strategy": text} for text in self.strategies} | own
 
     @property

@@ -1,8 +1,9 @@
 """Experiments that come with the package: those of the paper, and one of each system that it cites.
 
 ``paper/NAME.toml`` holds the settings, the published figures and the calibrated learning rate of an experiment of the
-paper, which is run under one of its protocols; ``cited/NAME.toml`` holds those of a system's own publication. A calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a
-grid of rates; the one whose mean comes nearest to the published figure is taken.
+paper, which is run under one of its protocols; ``cited/NAME.toml`` holds those of a system's own publication. A
+calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a grid of rates; the one
+whose mean comes nearest to the published figure is taken.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def _that_fit(found: Study, changes: dict[str, Any]) -> dict[str, Any]:
     changed = found.with_changes(published=(), claims=(), zoom=(), **changes)
     names, cases = set(changed.names), list(changed.variations())
     figures = [
-        p for p in found.published if p.measure in measures and p.strategy in names and any(p.of(case) for case in cases)
+        p
+        for p in found.published
+        if p.measure in measures and p.strategy in names and any(p.of(case) for case in cases)
     ]
     claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= names]
     return {"published": [p.model_dump() for p in figures], "claims": [c.model_dump() for c in claims], "zoom": ()}
