@@ -122,7 +122,7 @@ def rows(store: Store, cells: Sequence[Cell]) -> Record:
         found.setdefault(cell.strategy, {})[str(cell.seed)] = {
             ACCURACY: [None if np.isnan(v) else round(float(v), 4) for v in _numbers(columns, ACCURACY)],
             WORST: round(float(_numbers(columns, WORST)[-1]), 4),
-            "megabytes": [round(v / 1e6, 3) for v in np.cumsum(sent)[[len(sent) // 2, -1]]],
+            "megabytes": round(float(sent.sum()) / 1e6, 3),
         }
     return found
 
@@ -323,7 +323,7 @@ def table(found: Mapping[str, Mapping[str, tuple[Difference, float]]]) -> str:
 
 
 def efforts(stored: Mapping[str, Record], targets: Mapping[str, int]) -> str:
-    """FedAvg's accuracy, and rounds to the target: the number of runs that reach it, and the median."""
+    """FedAvg's accuracy, and what it takes to the target: median rounds, and megabytes at the method's mean a round."""
     names = list(next(iter(stored.values()))["runs"])
     lines = [
         "| regime | target | FedAvg | seeds | " + " | ".join(names) + " |",
@@ -338,13 +338,16 @@ def efforts(stored: Mapping[str, Record], targets: Mapping[str, int]) -> str:
 
 
 def _rounds(runs: Mapping[str, Any], target: int) -> str:
-    """The median of the rounds, or how many runs got there if fewer than half of them did."""
-    reached = []
+    """The median of the rounds with its megabytes, or how many runs got there if fewer than half of them did."""
+    reached, each = [], []
     for one in runs.values():
         at = [r for r, a in enumerate(one[ACCURACY]) if a is not None and a >= target / 100]
         reached.append(float(at[0]) if at else math.inf)
+        each.append(one["megabytes"] / max(1, len(one[ACCURACY]) - 1))
     middle = float(np.median(reached))
-    return f"{middle:.0f}" if math.isfinite(middle) else f"{sum(map(math.isfinite, reached))} of {len(reached)}"
+    if not math.isfinite(middle):
+        return f"{sum(map(math.isfinite, reached))} of {len(reached)}"
+    return f"{middle:.0f} ({middle * float(np.mean(each)):.1f} MB)"
 
 
 def page_text(out: Path) -> str:
@@ -358,7 +361,10 @@ def page_text(out: Path) -> str:
         parts += ["![paired differences to tuned FedAvg](results/atlas/atlas.png)"]
         parts += ["**Accuracy minus tuned FedAvg's**, points, paired:", table(accuracy)]
         parts += ["**The worst tenth of the clients**, points, paired:", table(worst)]
-        parts += ["**Rounds to the target**, median:", efforts(stored, choice["targets"])]
+        parts += [
+            "**Rounds to the target**, median, and the megabytes (both ways) that so many rounds take:",
+            efforts(stored, choice["targets"]),
+        ]
     if choice:
         parts += ["### The rule that was chosen", _choice_text(choice)]
     if tested and choice:

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 def record(case: str, finals: dict[str, list[float]]) -> dict[str, Any]:
     """A stored regime with these last accuracies; the worst tenth is half as accurate."""
     runs = {
-        name: {str(i): {ACCURACY: [0.1, a], WORST: a / 2, "megabytes": [1, 2]} for i, a in enumerate(values)}
+        name: {str(i): {ACCURACY: [0.1, a], WORST: a / 2, "megabytes": 2.0} for i, a in enumerate(values)}
         for name, values in finals.items()
     }
     return {"regime": case, "rounds": 1, "runs": runs}
@@ -113,6 +113,7 @@ def test_the_choice_follows_the_stated_rule() -> None:
     assert found["chosen"] == "FedRegret"
     assert found["rules"]["FedLean"]["least"] == ["two", pytest.approx(-0.01)]
     assert found["targets"] == {"one": 78, "two": 78}
+    assert "| one | 78 % | 80.5 ± 2.1 | 4 | 1 (2.0 MB) |" in atlas.efforts({"one": one}, found["targets"])
     worse = {rule: [a - 0.01 - 0.001 * i for a in base] for i, rule in enumerate(OURS)}
     found = choose({"one": record("one", {"FedAvg": base, **worse})})
     assert (found["qualified"], found["chosen"]) == ([], OURS[0])

@@ -22,9 +22,10 @@ from fedalpha.strategies.soft import tilt
 class FedRegret(Strategy):
     """Online weights: a client that was served worse than the mean again and again weighs more.
 
-    x_i = (F_i − F̄)/F̄, between −1 and 1, is how much worse client i is served than the mean of the cohort,
-    F̄ = Σ p_i·F_i. Its sum over the rounds is divided by the square root of the sum of squares, as in AdaGrad, so there is no rate to
-    choose: noise of either sign cancels, and a lasting disadvantage grows. ``limit`` bounds exp(±…).
+    x_i = (F_i − F̄)/F̄, between −1 and 1, is how much worse client i is served than the mean of the cohort, with
+    F̄ = Σ p_i·|F_i|. Its sum over the rounds is divided by the square root of the sum of
+    squares, as in AdaGrad, so there is no rate to choose: noise of either sign cancels, and a lasting disadvantage
+    grows. ``limit`` bounds exp(±…).
 
     >>> import fedalpha
     >>> fedalpha.weights("FedRegret", losses=[1, 3]).round(3)

@@ -273,15 +273,15 @@ class Study(BaseModel):
             own = dict(self.protocols.get(chosen.name, {}))
             rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
             layers = [chosen.settings, own, *layers]
-        given = {k: v for k, v in layered(*layers).items() if k not in ("protocol", "stop_at")}
         own = {name: {**one, "strategy": str(restyled(one["strategy"], rules))} for name, one in self.entries.items()}
         texts = [one["strategy"] for one in own.values()]
-        shares = [settings(layered(given, one)).validation_for(texts) for one in own.values()]
-        given["validation"] = max(shares)  # the same for all, so that they are paired
+        full = {name: _without(layered(*layers, one), "protocol", "stop_at") for name, one in own.items()}
+        # The same share for all, so that they are paired.
+        share = max(settings(one).validation_for(texts) for one in full.values())
         ends = None if stop is None else condition(stop, "stop_at")
         return [
-            Cell(case, name, seed, settings({**layered(given, one), "seed": seed}).resolved(), ends)
-            for seed, (name, one) in itertools.product(self.seeds, own.items())
+            Cell(case, name, seed, settings({**one, "validation": share, "seed": seed}).resolved(), ends)
+            for seed, (name, one) in itertools.product(self.seeds, full.items())
         ]
 
     def unanswered(self) -> list[str]:
@@ -320,6 +320,10 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
             if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):
                 raise cause from None
         raise ValueError(explained(error)) from None
+
+
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
 
 
 def _label(values: Mapping[str, Any]) -> str:
