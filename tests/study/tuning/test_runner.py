@@ -80,6 +80,22 @@ def test_a_study_that_was_stopped_anywhere_comes_to_the_same_files(finished: Pat
     assert contents(folder) == contents(finished)
 
 
+def test_the_settings_can_be_found_before_any_reported_seed_is_run(finished: Path, tmp_path: Path) -> None:
+    answer = tune(small(), tmp_path, race=False)
+    assert answer.words() == "nothing was compared yet"
+    journal = read_tuning(tmp_path)
+    assert not journal["complete"]
+    assert journal["cases"][""]["reported"] is None
+    found = json.loads((finished / "tune.json").read_text())["cases"][""]["methods"]
+    assert journal["cases"][""]["methods"] == found
+    assert not (tmp_path / "study.json").exists()
+    seeds = {about["seed"] for about in (Store(tmp_path).get(key).about["config"] for key in Store(tmp_path)._tables())}
+    assert seeds
+    assert min(seeds) >= 1000
+    tune(small(), tmp_path)
+    assert contents(tmp_path) == contents(finished)
+
+
 def test_ten_names_for_one_rule_have_no_winner(tmp_path: Path) -> None:
     """Paired runs are equal, so they are computed once."""
     names = [{"name": f"name {i}", "strategy": "FedAvg"} for i in range(9)]
