@@ -141,10 +141,10 @@ def final(runs: Mapping[str, Any], measure: str) -> list[float]:
 def choose(stored: Mapping[str, Record]) -> Record:
     """The rule that is tested, and how that follows from the tuning half alone.
 
-    A rule is out if it is significantly less accurate than FedAvg in some regime (5 %, Holm over rules and regimes). Of
-    the others the one with the largest sum is taken: its mean difference in accuracy, half of that in the worst tenth's,
-    and its difference in the regime that is worst for it. If all are out, the largest sum of all is tested, and the page
-    says so.
+    A rule is out if it is significantly less accurate than FedAvg in some regime (5 %, Holm over rules and regimes).
+    Of the others the one with the largest sum is taken: its mean difference in accuracy, half of that in the worst
+    tenth's, and its difference in the regime that is worst for it. If all are out, the largest sum of all is tested,
+    and the page says so.
     """
     found: Record = {"rules": {}, "targets": {}}
     known = [rule for rule in OURS if all(rule in record["runs"] for record in stored.values())]
