@@ -215,6 +215,21 @@ def asynchrony(
 
 
 @app.command()
+def atlas(
+    step: Annotated[str, typer.Argument(help="tune, choose, race, test or page.")],
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = OUT / "atlas",
+    runs: Annotated[Path, typer.Option(help="Folder of the runs, from which a step resumes.")] = Path("runs/atlas"),
+    only: Annotated[list[str] | None, typer.Option(help="A regime (repeatable) [default: all].")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Cells at a time.")] = 2,
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/atlas.md.")] = None,
+) -> None:
+    """Compare methods in regimes where something goes wrong, all tuned alike, and test a rule of this library."""
+    from benchmarks.atlas import run
+
+    run(step, out, runs, only or (), jobs, page, lambda line: print(line, flush=True))  # type: ignore[arg-type]
+
+
+@app.command()
 def phases(
     out: Annotated[Path, typer.Option(help="Folder for phases.json and phases.md.")] = OUT / "phases",
     turns: Annotated[int, typer.Option(min=1, help="Runs of each variant, in turns.")] = 3,

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fedalpha.cli import app
-from fedalpha.study import reproduction, status, study
+from fedalpha.report import gather
+from fedalpha.report.tables import results_table
+from fedalpha.study import reproduction, run_study, status, study
 
 SMALL: dict[str, Any] = {
     "strategies": ["FedAvg", "FedSoftWorse(T=0.2)"],
@@ -42,6 +44,37 @@ def test_an_experiment_is_run_and_shown_beside_the_published_figure(
         assert status(out / name).done == 6
 
 
+def test_a_cited_system_runs_in_its_short_form(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", "cho-2020", "--quick", "--out", str(tmp_path), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert status(tmp_path).done == 4
+    page = (tmp_path / "report.md").read_text()
+    assert "power-of-choice, d = 15" in page
+    assert "Power-of-Choice is more accurate than random selection" in page
+    assert "Not read: the accuracies" in page
+
+
+def test_a_published_figure_is_shown_in_its_case_alone(tmp_path: Path) -> None:
+    figure = {"strategy": "mine", "measure": "accuracy", "mean": 0.4321, "case": "a"}
+    one = study(
+        {
+            "name": "cases",
+            "strategies": ["FedAvg"],
+            "methods": [{"name": "mine", "lr": 0.2}],
+            "seeds": 1,
+            "measures": ["accuracy"],
+            "published": [figure],
+            "settings": {**SMALL["settings"], "rounds": 1},
+            "cases": [{"name": "a"}, {"name": "b", "clients": 2}],
+        }
+    )
+    run_study(one, tmp_path, jobs=1)
+    found = gather(tmp_path)
+    head, rows = results_table(found, "a")
+    assert [row[head.index("published")] for row in rows] == ["–", "43.21"]
+    assert "published" not in results_table(found, "b")[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -58,4 +91,4 @@ def test_what_cannot_be_reproduced_is_refused(arguments: list[str], message: str
 
 def test_the_help_names_what_can_be_reproduced() -> None:
     shown = CliRunner().invoke(app, ["reproduce", "--help"]).output
-    assert all(name in " ".join(shown.split()) for name in reproduction.NAMES)
+    assert all(name in " ".join(shown.split()) for name in reproduction.NAMES + reproduction.CITED)

@@ -231,7 +231,7 @@ class StudyFiles(_Toml):
         'name = "u"\nstrategies = ["FedAvg"]\nseeds = 1\nmeasures = ["accuracy@9"]\n[settings]\nevaluate_every = 2\n'
         'rounds = 4\nplugin = "FOLDER/none.py"\n[protocols.printed]\nT = 0.5\n[[zoom]]\nrounds = [1]\n',
         'name = "s"\nstrategies = ["FedAvg", "FedWorse(k=whole(1, 3))"]\nseeds = 2\nreference = "FedAvg"\n[tune]\n'
-        'budget = 64\nsampler = "random"\n[tune.space]\nlr = "log(0.01, 1)"\n[[tune.methods]]\nname = "m"\n'
+        'budget = 64\nsampler = "random"\n[tune.space]\nlr = "log(0.01, 1)"\n[[methods]]\nname = "m"\n'
         'apply = "fedadam(lr=log(0.001, 0.1))"\n[settings]\nrounds = 1\n',
         'name = "r"\nstrategies = ["FedAvg", "FedWorse"]\nseeds = "0-9"\nreference = "FedWorse"\n'
         'measures = ["f1", "accuracy", "R_90", "accuracy@4"]\nstop_at = "accuracy >= 0.6"\n[settings]\nrounds = 4\n'

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedalpha.analysis.conditions import condition
+from fedalpha.strategies import strategy
 from fedalpha.study import Study, read_study, study
 from fedalpha.study.cells import Cell
 
@@ -42,6 +43,22 @@ def test_strategies_of_a_seed_share_everything_but_the_strategy() -> None:
 def test_data_for_a_reevaluation_are_set_aside() -> None:
     found = study({**BASE, "settings": {"reevaluate": 3}}).cells()
     assert {c.settings.validation for c in found} == {0.1}
+
+
+def test_methods_are_compared_with_the_strategies() -> None:
+    methods = [{"name": "SCAFFOLD", "update": "scaffold"}, {"name": "slow", "strategy": "FedWorse", "lr": 0.01}]
+    found = study({**BASE, "methods": methods, "settings": {"lr": 0.5}, "reference": "slow", "seeds": 1})
+    by_name = {cell.strategy: cell.settings for cell in found.cells()}
+    assert list(by_name) == [*found.strategies, "SCAFFOLD", "slow"] == list(found.names)
+    assert by_name["SCAFFOLD"].update.startswith("scaffold(lr=0.5")
+    assert by_name["SCAFFOLD"].strategy == "FedAvg"
+    assert "lr=0.01" in by_name["slow"].update
+    assert by_name["slow"].strategy == str(strategy("FedWorse"))
+
+
+def test_a_method_that_sets_data_aside_does_so_for_all() -> None:
+    found = study({**BASE, "methods": [{"name": "learned", "combine": "fedlaw"}]})
+    assert {cell.settings.validation for cell in found.cells()} == {0.1}
 
 
 def test_rounds_are_those_of_every_case() -> None:
@@ -141,6 +158,13 @@ def test_settings_beat_the_protocol_and_the_grid_beats_settings() -> None:
         ({"protocols": {"print": {}}}, "did you mean 'printed'"),
         ({"name": "a/b"}, "name: 'a/b' cannot name a folder"),
         ({"seeds": "3-0"}, "rising range"),
+        ({"methods": [{"lr": 1}]}, "has no name"),
+        ({"methods": [{"name": "FedAvg"}]}, "methods: FedAvg is given twice"),
+        ({"methods": [{"name": "m", "lrr": 1}]}, "method m: unknown setting 'lrr'; did you mean 'lr'"),
+        ({"methods": [{"name": "m", "rounds": 1}]}, "rounds is the same for all methods"),
+        ({"methods": [{"name": "m", "lr": "log(0.1, 1)"}]}, r"m is searched; add a \[tune\] table"),
+        ({"strategies": ["FedAvg", "FedSoftWorse(T=[1, 2])"]}, r"searched; add a \[tune\] table"),
+        ({"published": [{"strategy": "FedAvg", "measure": "R_60", "mean": 6, "case": "x"}]}, "unknown case 'x'"),
         ({"grid": {"lr": [0.1, -0.1]}}, "case 'lr=-0.1': .*positive"),
     ],
 )

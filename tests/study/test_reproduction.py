@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy, nll_loss
 
 from fedalpha.study import reproduction, study
-from fedalpha.study.reproduction import NAMES, TABLES, Form, calibrate, calibration, experiment
+from fedalpha.study.reproduction import CITED, NAMES, TABLES, Form, calibrate, calibration, experiment
 from fedalpha.task import task
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
@@ -39,6 +39,37 @@ def test_every_experiment_lays_out(name: str, protocol: str, form: Form | None) 
         assert (settings.clients, settings.model, settings.select) == (100, "cnn", "uniform")
         assert "batch=64, epochs=1" in settings.update
         assert settings.partition == ("iid" if name.startswith("mnist") else "shards(size=30)")
+
+
+@pytest.mark.parametrize("name", CITED)
+def test_every_cited_system_lays_out(name: str) -> None:
+    """The data of some of them may not be on this machine; the layout does not need them."""
+    found = experiment(name)
+    cells = found.cells()
+    assert len({c.key for c in cells}) == len(cells)
+    assert any(word in found.note for word in ("Read:", "Not read:", "were read in"))
+    assert not found.unanswered()
+    short = experiment(name, form="quick")
+    assert short.name == f"{name}-quick"
+    assert len(short.cells()) <= 4
+    assert max(cell.settings.rounds for cell in short.cells()) <= 3
+
+
+def test_a_cited_system_has_no_protocol_and_no_table() -> None:
+    with pytest.raises(ValueError, match="cho-2020 is not an experiment of the paper and has no protocols"):
+        experiment("cho-2020", "authors")
+    with pytest.raises(ValueError, match="cho-2020 is not a table of the paper"):
+        experiment("cho-2020", form="table")
+
+
+def test_a_published_figure_stands_in_the_cases_of_its_name() -> None:
+    figures = {p.case: p for p in experiment("mcmahan-2017").published}
+    assert {case: p.mean for case, p in figures.items()} == {"IID": 87, "two shards a client": 664}
+    assert [case for case in experiment("mcmahan-2017").variations() if figures["IID"].of(case)] == [
+        "IID, lr=0.05",
+        "IID, lr=0.1",
+    ]
+    assert [p.case for p in experiment("mcmahan-2017", form="quick").published] == ["IID"]
 
 
 def test_the_published_figures_are_the_papers() -> None:

@@ -1,4 +1,4 @@
-"""``fedalpha reproduce`` and ``fedalpha calibrate``: the paper's tables and figures."""
+"""``fedalpha reproduce`` and ``fedalpha calibrate``: tables and figures of the paper, and of the systems it cites."""
 
 from __future__ import annotations
 
@@ -16,36 +16,47 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment of the paper, or all.")],
-    protocol: Annotated[str, typer.Option(help="The settings: printed, authors or calibrated.")] = "calibrated",
+    name: Annotated[str, typer.Argument(help="An experiment of the paper or of a cited system, all, or cited.")],
+    protocol: Annotated[
+        str | None, typer.Option(help="The paper's settings: printed, authors or calibrated [default: calibrated].")
+    ] = None,
     seeds: Seeds = None,
     rounds: Rounds = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and strategies: minutes.")] = False,
     table: Annotated[
         bool, typer.Option("--table", help="The paper's R_60 tables alone, in narrower intervals: 96 seeds, hours.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL, or runs/NAME].")
+    ] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Reproduce a table or figure of the paper.
+    """Reproduce a table or figure of the paper, or of a system that it cites.
 
     The published figures stand beside ours.
 
-    NAME is mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all.
+    NAME is mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all of these; or
+    mcmahan-2017, cho-2020, yurochkin-2019, fedpage-2021, feddist-2021, li-2020, karimireddy-2020, jhunjhunwala-2023, or
+    cited for all of those.
     """
     from fedalpha.report import write_report
     from fedalpha.study.protocols import PROTOCOLS
-    from fedalpha.study.reproduction import NAMES, TABLES, experiment
+    from fedalpha.study.reproduction import CITED, NAMES, TABLES, experiment
 
     if quick and table:
         raise ValueError("--quick and --table exclude each other; give one of them")
-    names = (TABLES if table else NAMES) if name == "all" else (name,)
+    groups: dict[str, tuple[str, ...]] = {"all": TABLES if table else NAMES, "cited": CITED}
+    names = groups.get(name, (name,))
     form: Form | None = "quick" if quick else "table" if table else None
-    studies = [experiment(n, protocol, form=form, seeds=seeds, rounds=rounds) for n in names]
+    given = {n: protocol if n in CITED else protocol or "calibrated" for n in names}
+    studies = [experiment(n, given[n], form=form, seeds=seeds, rounds=rounds) for n in names]
     for study in studies:
         study.cells()
-        print(f"{study.title}; protocol {protocol}: {PROTOCOLS[protocol].summary}")
-        folder = Path("runs") / study.name if out is None else out / study.name if name == "all" else out
+        print(
+            study.title
+            + (f"; protocol {study.protocol}: {PROTOCOLS[study.protocol].summary}" if study.protocol else "")
+        )
+        folder = Path("runs") / study.name if out is None else out / study.name if name in groups else out
         run_and_show(study, folder, jobs=jobs)
         print(f"written to {folder}; to look at: {write_report(folder)}")
 

@@ -28,7 +28,7 @@ def across(findings: Findings) -> list[dict[str, Any]]:
         columns = [{row.strategy: row for row in rows.get(measure, ())} for rows in by_case]
         lines = [
             {"strategy": strategy, "points": [_point(column.get(strategy)) for column in columns]}
-            for strategy in findings.study.strategies
+            for strategy in findings.study.names
         ]
         if any(point for line in lines for point in line["points"]):
             shown = next(row.measure for column in columns for row in column.values())

@@ -35,7 +35,7 @@ def content(findings: Findings) -> dict[str, Any]:
         "title": study.title or study.name,
         "note": study.note,
         "facts": facts(findings),
-        "strategies": list(study.strategies),
+        "strategies": list(study.names),
         "reference": study.against,
         "colours": colours(findings),
         "palette": list(COLOURS),
@@ -53,7 +53,7 @@ def facts(findings: Findings) -> list[str]:
     study = findings.study
     unique = {cell.key for cell in findings.cells}
     found = [
-        f"{counted(len(study.strategies), 'strategy', 'strategies')} × {counted(len(study.seeds), 'seed')}"
+        f"{counted(len(study.names), 'strategy', 'strategies')} × {counted(len(study.seeds), 'seed')}"
         + (f" × {len(findings.cases)} cases" if len(findings.cases) > 1 else ""),
         f"{len(findings.results)} of {counted(len(unique), 'cell')} done",
     ]
@@ -96,7 +96,7 @@ def run_text(findings: Findings) -> str:
 
 def colours(findings: Findings) -> dict[str, str]:
     """A colour per strategy."""
-    return {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(findings.study.strategies)}
+    return {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(findings.study.names)}
 
 
 def _cases(findings: Findings) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def _case(findings: Findings, case: str) -> dict[str, Any]:
         "stopped": any(c.last < c.rounds for by_seed in runs.values() for c in by_seed.values()),
         "target": targets[0] if targets else None,
         "zoom": [view.model_dump() for view in findings.study.zoom],
-        "dots": [dots(rows, findings.study.published) for rows in times],
+        "dots": [dots(rows, tuple(p for p in findings.study.published if p.of(case))) for rows in times],
         "forests": [forest(rows) for rows in summaries.values() if any(r.difference for r in rows)],
         "table": {"header": header, "body": body},
         "claims": {"header": claims[0], "body": claims[1]},

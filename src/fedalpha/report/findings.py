@@ -29,7 +29,7 @@ class Findings:
 
     def of(self, case: str) -> dict[str, dict[int, Result]]:
         """Results by strategy and seed; strategies without results are included."""
-        found: dict[str, dict[int, Result]] = {strategy: {} for strategy in self.study.strategies}
+        found: dict[str, dict[int, Result]] = {strategy: {} for strategy in self.study.names}
         for cell in self.cells:
             if cell.case == case and cell.key in self.results:
                 found[cell.strategy][cell.seed] = self.results[cell.key]

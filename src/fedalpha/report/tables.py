@@ -16,7 +16,7 @@ from fedalpha.terminal import console
 
 def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
     """A row per measure and strategy: ours, the published figure if there is one, the paired difference."""
-    published = {(p.measure, p.strategy): p for p in findings.study.published}
+    published = {(p.measure, p.strategy): p for p in findings.study.published if p.of(case)}
     header = ["measure", "strategy", "seeds", "mean ± 95 %"] + ["published"] * bool(published)
     header += [f"paired difference to {findings.study.against}", "p (Holm)", "note"]
     diverged = diverged_notes(findings.curves(case))

@@ -13,6 +13,8 @@ the file by itself, and the contract suite tests the strategy. A strategy needs 
   clients counts, `FedMGDA` makes no client worse, `TERM` is a name for the soft rules.
 - For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps), `FedDisco`
   (class counts), `AAggFF` and `PropFair` (fairness), `FedAWA` (agreement of updates), `FedAU` (unknown participation).
+- Without anything to tune: `FedLean` and `FedRegret` (losses), `FedBalance` (class counts); `aligned` keeps any rule
+  within FedAvg's direction.
 - On servers that do not wait: `stale` discounts old updates (`FedAsync`, `FedBuff`), `even` makes up for the advantage
   of fast clients (`FedStaleWeight`).
 - `unbiased` corrects for random cohorts, `extrapolate` (`FedExP`) lengthens the step where updates disagree.

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Published(BaseModel):
-    """A published figure, shown beside ours; accuracies are fractions."""
+    """A published figure, shown beside ours; accuracies are fractions.
+
+    ``case`` is a case of the study, or a named one of which the grid makes several; without it, it belongs to all.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -16,6 +19,11 @@ class Published(BaseModel):
     measure: str
     mean: float
     half: float | None = None
+    case: str | None = None
+
+    def of(self, case: str) -> bool:
+        """Whether it is a figure of this case."""
+        return self.case is None or case == self.case or case.startswith(f"{self.case}, ")
 
 
 class Claim(BaseModel):

@@ -23,6 +23,10 @@ A file in full::
     name = "many clients"
     clients = 100
 
+    [[methods]]                       # what is more than a strategy, compared with the strategies
+    name = "SCAFFOLD"
+    update = "scaffold"
+
 With a ``[tune]`` table the settings of every strategy are searched first (`fedalpha.study.tuning`).
 """
 
@@ -51,7 +55,7 @@ from fedalpha.study.mistakes import explained
 from fedalpha.study.protocols import protocol, restyled
 from fedalpha.study.seeds import MOST_CELLS, parse_seeds
 from fedalpha.study.tuning.spaces import Space
-from fedalpha.study.tuning.table import Tune
+from fedalpha.study.tuning.table import Tune, check_keys
 from fedalpha.text import cleaned, nearest, quoted, shown
 from fedalpha.trust import UntrustedError
 
@@ -81,6 +85,7 @@ class Study(BaseModel):
     title: str = ""
     note: str = ""
     strategies: tuple[str, ...] = Field(min_length=1)
+    methods: tuple[dict[str, Any], ...] = ()
     seeds: tuple[int, ...] = Field(min_length=1)
     reference: str | None = None
     measures: tuple[str, ...] = Field(
@@ -132,11 +137,20 @@ class Study(BaseModel):
         _once(value)
         rules: dict[str, str] = {}
         for text in value if info.context != STORED else ():
-            if Space.of({"strategy": text}, _reads).dimensions:
+            if Space.of({"strategy": text}, accepts).dimensions:
                 continue  # checked with the table that says how it is searched
             twin = rules.setdefault(str(STRATEGIES.parse(text)), text)
             if twin != text:
                 raise ValueError(f"{text} and {twin} are the same strategy; keep one of them")
+        return value
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for one in value:
+            if not isinstance(one.get("name"), str) or not one["name"]:
+                raise ValueError('a method has no name; write name = "…"')
+            check_keys({k: v for k, v in one.items() if k != "name"}, f"method {one['name']}")
         return value
 
     @field_validator("measures")
@@ -149,11 +163,12 @@ class Study(BaseModel):
     @model_validator(mode="after")
     def _coherent(self, info: ValidationInfo) -> Study:
         _once(self.seeds, "seeds: ")
-        searched = [text for text in self.strategies if Space.of({"strategy": text}, _reads).dimensions]
-        if searched and self.tune is None and (info.context or {}) != STORED:
-            raise ValueError(f"{searched[0]} is searched; add a [tune] table with budget = …, or give a value")
-        names = [*self.strategies, *(str(m["name"]) for m in (self.tune.methods if self.tune else ()))]
-        if self.reference is not None and self.reference not in names:
+        _once(self.names, "methods: ")
+        if self.tune is None and (info.context or {}) != STORED:
+            for name, own in self.entries.items():
+                if Space.of(own, accepts).dimensions:
+                    raise ValueError(f"{name} is searched; add a [tune] table with budget = …, or give a value")
+        if self.reference is not None and self.reference not in self.names:
             raise ValueError(
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
@@ -168,16 +183,37 @@ class Study(BaseModel):
         return self
 
     def _check_names(self) -> None:
-        """Raise if a claim or a published figure names a strategy that the study does not have."""
+        """Raise if a claim or a published figure names a strategy or a case that the study does not have."""
         named = [("claims", claim.measure, (claim.better, *claim.than)) for claim in self.claims]
         for where, measure, strategies in named + [("published", p.measure, (p.strategy,)) for p in self.published]:
             Measure.parse(measure)
             for strategy in strategies:
-                if strategy not in self.strategies:
+                if strategy not in self.names:
                     raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it as it stands there")
+        cases = self.variations() if any(p.case is not None for p in self.published) else {}
+        for figure in self.published:
+            if figure.case is not None and not any(figure.of(case) for case in cases):
+                raise ValueError(f"published: unknown case {quoted(figure.case)}; {nearest(figure.case, cases)}")
         for claim in self.claims:
             if claim.better in claim.than:
                 raise ValueError(f"claims: {claim.better!r} is compared with itself; leave it out of 'than'")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is compared: the strategies, then the methods."""
+        return (*self.strategies, *(str(method["name"]) for method in self.methods))
+
+    @property
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """By name, the settings that a strategy or a method has of its own.
+
+        >>> Study(name="x", strategies=["FedAvg"], seeds=1, methods=[{"name": "mine", "lr": 0.1}]).entries
+        {'FedAvg': {'strategy': 'FedAvg'}, 'mine': {'strategy': 'FedAvg', 'lr': 0.1}}
+        """
+        own = {
+            str(m["name"]): {"strategy": "FedAvg", **{k: v for k, v in m.items() if k != "name"}} for m in self.methods
+        }
+        return {text: {"strategy": text} for text in self.strategies} | own
 
     @property
     def against(self) -> str:
@@ -208,7 +244,7 @@ class Study(BaseModel):
         if self.tune is not None:
             raise ValueError("a study with a [tune] table has no cells before it has run; use `fedalpha tune`")
         cases = math.prod([len(values) for values in self.grid.values()]) * max(1, len(self.cases))
-        if (count := cases * len(self.seeds) * len(self.strategies)) > MOST_CELLS:
+        if (count := cases * len(self.seeds) * len(self.names)) > MOST_CELLS:
             raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
         found = []
         for case, variation in self.variations().items():
@@ -224,7 +260,7 @@ class Study(BaseModel):
         """The same settings without the ``[tune]`` table, with one strategy; the study itself if it has none."""
         if self.tune is None:
             return self
-        return self.model_copy(update={"tune": None, "strategies": ("FedAvg",), "seeds": self.seeds[:1]})
+        return self.model_copy(update={"tune": None, "strategies": ("FedAvg",), "methods": (), "seeds": self.seeds[:1]})
 
     def layout(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
         """The cells of one case."""
@@ -237,13 +273,15 @@ class Study(BaseModel):
             own = dict(self.protocols.get(chosen.name, {}))
             rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
             layers = [chosen.settings, own, *layers]
-        given = {k: v for k, v in layered(*layers).items() if k not in ("protocol", "stop_at")}
-        texts = {text: str(restyled(text, rules)) for text in self.strategies}
-        given["validation"] = settings(given).validation_for(texts.values())
+        own = {name: {**one, "strategy": str(restyled(one["strategy"], rules))} for name, one in self.entries.items()}
+        texts = [one["strategy"] for one in own.values()]
+        full = {name: _without(layered(*layers, one), "protocol", "stop_at") for name, one in own.items()}
+        # The same share for all, so that they are paired.
+        share = max(settings(one).validation_for(texts) for one in full.values())
         ends = None if stop is None else condition(stop, "stop_at")
         return [
-            Cell(case, text, seed, settings({**given, "strategy": texts[text], "seed": seed}).resolved(), ends)
-            for seed, text in itertools.product(self.seeds, self.strategies)
+            Cell(case, name, seed, settings({**one, "validation": share, "seed": seed}).resolved(), ends)
+            for seed, (name, one) in itertools.product(self.seeds, full.items())
         ]
 
     def unanswered(self) -> list[str]:
@@ -284,14 +322,18 @@ def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) 
         raise ValueError(explained(error)) from None
 
 
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
+
+
 def _label(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
-def _reads(setting: str, text: str) -> bool:
-    """Whether a strategy's text is valid as it stands."""
+def accepts(key: str, text: str) -> bool:
+    """Whether a setting's text is valid as it stands."""
     try:
-        STRATEGIES.parse(text)
+        settings({key: text}).resolved()
     except ValueError:
         return False
     return True

@@ -1,8 +1,9 @@
-"""The paper's experiments: study files that come with the package, under one of its protocols.
+"""Experiments that come with the package: those of the paper, and one of each system that it cites.
 
-``paper/NAME.toml`` holds the settings, the published figures and the calibrated learning rate of an
-experiment. A calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a
-grid of rates; the one whose mean comes nearest to the published figure is taken.
+``paper/NAME.toml`` holds the settings, the published figures and the calibrated learning rate of an experiment of the
+paper, which is run under one of its protocols; ``cited/NAME.toml`` holds those of a system's own publication. A
+calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a grid of rates; the one
+whose mean comes nearest to the published figure is taken.
 """
 
 from __future__ import annotations
@@ -23,6 +24,17 @@ from fedalpha.study.runner import run_study
 from fedalpha.text import nearest
 
 NAMES = ("mnist-iid", "mnist-hybrid", "fmnist-noniid", "fmnist-hybrid", "fmnist-topk", "further")
+CITED = (
+    "mcmahan-2017",
+    "cho-2020",
+    "yurochkin-2019",
+    "fedpage-2021",
+    "feddist-2021",
+    "li-2020",
+    "karimireddy-2020",
+    "jhunjhunwala-2023",
+)
+"""The systems that the paper cites, and its baselines, against their own publications."""
 TABLES = ("fmnist-noniid", "fmnist-hybrid")
 """The experiments with a table in the paper, which ``--table`` can run alone."""
 Form = Literal["quick", "table"]
@@ -36,15 +48,19 @@ def experiment(
     seeds: str | None = None,
     rounds: int | None = None,
 ) -> Study:
-    """An experiment of the paper as a study; ``form`` is "quick" (minutes) or "table" (its table alone, many seeds).
+    """An experiment as a study; ``form`` is "quick" (minutes) or "table" (a table of the paper alone, many seeds).
+
+    Protocols are readings of the paper's experiments; those of cited systems have none.
 
     >>> experiment("fmnist-noniid", "authors").cells()[1].settings.strategy
     'FedSoftWorse(T=0.2, prior=uniform, loss=train)'
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown experiment {name!r}; {nearest(name, (*NAMES, 'all'))}")
-    text = resources.files("fedalpha.study").joinpath("paper", f"{name}.toml").read_text(encoding="utf-8")
-    found = study(tomllib.loads(text))
+    if name not in NAMES + CITED:
+        raise ValueError(f"unknown experiment {name!r}; {nearest(name, (*NAMES, *CITED, 'all', 'cited'))}")
+    if name in CITED and protocol_name is not None:
+        raise ValueError(f"{name} is not an experiment of the paper and has no protocols; leave --protocol out")
+    place = resources.files("fedalpha.study").joinpath("cited" if name in CITED else "paper", f"{name}.toml")
+    found = study(tomllib.loads(place.read_text(encoding="utf-8")))
     if protocol_name is not None:
         found = found.with_changes(protocol=protocol(protocol_name).name)
     if form is not None:
@@ -53,15 +69,22 @@ def experiment(
             raise ValueError(f"{name} is not a table of the paper; {' and '.join(TABLES)} are, or leave --table out")
         found = found.with_changes(**_that_fit(found, changes), **changes)
     found = found.with_changes(seeds=seeds, rounds=rounds)
-    suffix = f"-{form}" if form else ""
-    return found.with_changes(name=f"{name}-{found.protocol}{suffix}", title=f"{found.title} ({found.protocol})")
+    parts = [name, *filter(None, (found.protocol, form))]
+    title = f"{found.title} ({found.protocol})" if found.protocol else found.title
+    return found.with_changes(name="-".join(parts), title=title)
 
 
 def _that_fit(found: Study, changes: dict[str, Any]) -> dict[str, Any]:
     """The published figures and claims that are still measured after the changes. Windows are removed."""
-    measures, strategies = (set(changes.get(k, getattr(found, k))) for k in ("measures", "strategies"))
-    figures = [p for p in found.published if p.measure in measures and p.strategy in strategies]
-    claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= strategies]
+    measures = set(changes.get("measures", found.measures))
+    changed = found.with_changes(published=(), claims=(), zoom=(), **changes)
+    names, cases = set(changed.names), list(changed.variations())
+    figures = [
+        p
+        for p in found.published
+        if p.measure in measures and p.strategy in names and any(p.of(case) for case in cases)
+    ]
+    claims = [c for c in found.claims if c.measure in measures and {c.better, *c.than} <= names]
     return {"published": [p.model_dump() for p in figures], "claims": [c.model_dump() for c in claims], "zoom": ()}
 
 

@@ -45,7 +45,7 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
     try:
         found = study(plan["study"], STORED)
         cells = [Cell.from_entry(cleaned(entry)) for entry in plan["cells"]]
-        known = {(case, strategy) for case in found.variations() for strategy in found.strategies}
+        known = {(case, strategy) for case in found.variations() for strategy in found.names}
         if not cells or any((cell.case, cell.strategy) not in known for cell in cells):
             raise ValueError("its cells are not those of its study")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -124,7 +124,7 @@ def test_what_needs_the_users_word_is_not_searched(key: str, tmp_path: Path, mon
     monkeypatch.setattr(trust, "_allowed", set())
     value = '["csv(x)"]' if key == "log" else '"x.py"'
     file = tmp_path / "study.toml"
-    for where in (f'[[tune.methods]]\nname = "m"\n{key} = {value}\n', f"[tune.space]\n{key} = {value}\n"):
+    for where in (f'[[methods]]\nname = "m"\n{key} = {value}\n', f"[tune.space]\n{key} = {value}\n"):
         file.write_text(f'name = "x"\nstrategies = ["FedAvg", "FedWorse"]\nseeds = 2\n[tune]\nbudget = 64\n{where}')
         with pytest.raises(ValueError, match=f"{key} is the same for all methods"):
             read_study(file)

@@ -80,10 +80,26 @@ def test_a_study_that_was_stopped_anywhere_comes_to_the_same_files(finished: Pat
     assert contents(folder) == contents(finished)
 
 
+def test_the_settings_can_be_found_before_any_reported_seed_is_run(finished: Path, tmp_path: Path) -> None:
+    answer = tune(small(), tmp_path, race=False)
+    assert answer.words() == "nothing was compared yet"
+    journal = read_tuning(tmp_path)
+    assert not journal["complete"]
+    assert journal["cases"][""]["reported"] is None
+    found = json.loads((finished / "tune.json").read_text())["cases"][""]["methods"]
+    assert journal["cases"][""]["methods"] == found
+    assert not (tmp_path / "study.json").exists()
+    seeds = {about["seed"] for about in (Store(tmp_path).get(key).about["config"] for key in Store(tmp_path)._tables())}
+    assert seeds
+    assert min(seeds) >= 1000
+    tune(small(), tmp_path)
+    assert contents(tmp_path) == contents(finished)
+
+
 def test_ten_names_for_one_rule_have_no_winner(tmp_path: Path) -> None:
     """Paired runs are equal, so they are computed once."""
     names = [{"name": f"name {i}", "strategy": "FedAvg"} for i in range(9)]
-    found = tune(small(strategies=["FedAvg"], seeds=2, tune={"methods": names}), tmp_path)
+    found = tune(small(strategies=["FedAvg"], seeds=2, methods=names), tmp_path)
     verdict = found.verdicts[""]
     assert verdict.winner is None
     assert len(verdict.alive) == 10
@@ -93,7 +109,7 @@ def test_ten_names_for_one_rule_have_no_winner(tmp_path: Path) -> None:
 
 def test_a_known_winner_is_found_and_named(tmp_path: Path) -> None:
     slow = {"name": "slow", "lr": 1e-6}
-    one = small(strategies=["FedAvg"], seeds=12, reference="slow", tune={"methods": [slow], "clients": 0})
+    one = small(strategies=["FedAvg"], seeds=12, reference="slow", methods=[slow], tune={"clients": 0})
     said: list[str] = []
     found = tune(one, tmp_path, say=said.append).verdicts[""]
     assert found.winner == "FedAvg"
@@ -138,7 +154,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path: Path) -> N
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
     broken = {"name": "broken", "update": "failing_in_tune"}
-    one = small(strategies=["FedAvg"], settings={**SETTINGS, "plugin": str(plugin)}, tune={"methods": [broken]})
+    one = small(strategies=["FedAvg"], settings={**SETTINGS, "plugin": str(plugin)}, methods=[broken])
     with pytest.raises(CellError, match=r"1 of 2 cells failed, the others are done.*broken, seed 0"):
         tune(one, tmp_path / "out", jobs=1)
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 1
@@ -156,9 +172,9 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path: Path) -> N
         ({"tune": {"space": {"lrr": [1]}}}, "did you mean 'lr'"),
         ({"tune": {"space": {"rounds": [1]}}}, r"set it under \[settings\]"),
         ({"tune": {"space": {"lr": "log(1, 0.1)"}}}, "the smaller one first"),
-        ({"tune": {"methods": [{"lr": 1}]}}, "has no name"),
-        ({"tune": {"methods": [{"name": "FedAvg"}]}}, "given twice"),
-        ({"tune": {"methods": [{"name": "x", "update": "sdg"}]}}, "did you mean 'sgd'"),
+        ({"methods": [{"lr": 1}]}, "has no name"),
+        ({"methods": [{"name": "FedAvg"}]}, "given twice"),
+        ({"methods": [{"name": "x", "update": "sdg"}]}, "did you mean 'sgd'"),
         ({"tune": {"bugdet": 1}}, "did you mean 'budget'"),
         ({"strategies": ["FedAvg", "FedSoftWorse(T=log(-1, 2))"]}, "both above 0"),
         ({"strategies": ["FedAvg", "FedSoftWorst(T=log(1, 2))"]}, "did you mean 'FedSoftWorse'"),

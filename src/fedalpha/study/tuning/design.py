@@ -10,7 +10,7 @@ from typing import Any
 from fedalpha.analysis.measures import Measure
 from fedalpha.runs.settings import settings
 from fedalpha.study.cells import Cell
-from fedalpha.study.plan import Study
+from fedalpha.study.plan import Study, accepts
 from fedalpha.study.tuning.search import Search
 from fedalpha.study.tuning.spaces import Point, Space
 from fedalpha.study.tuning.table import Tune
@@ -66,16 +66,11 @@ class Design:
 
     @cached_property
     def methods(self) -> dict[str, Method]:
-        """By name: the study's strategies, and the methods of the table."""
-        given: dict[str, dict[str, Any]] = {text: {"strategy": text} for text in self.study.strategies}
-        for one in self.tune.methods:
-            if one["name"] in given:
-                raise ValueError(f"tune.methods: {one['name']!r} is given twice; choose another name")
-            given[one["name"]] = {"strategy": "FedAvg", **{k: v for k, v in one.items() if k != "name"}}
+        """By name: the study's strategies and methods, each with the space in which it is searched."""
         found = {}
-        for name, own in given.items():
+        for name, own in self.study.entries.items():
             try:
-                found[name] = Method(name, Space.of({**self.tune.space, **own}, _accepts))
+                found[name] = Method(name, Space.of({**self.tune.space, **own}, accepts))
             except ValueError as error:
                 raise ValueError(f"tune: {name}: {error}") from None
         return found
@@ -98,7 +93,7 @@ class Design:
         """One run of a method at a point."""
         own = self.methods[method].space.at(point)
         text = str(own.pop("strategy"))
-        one = self.study.model_copy(update={"strategies": (text,), "seeds": (seed,)})
+        one = self.study.model_copy(update={"strategies": (text,), "methods": (), "seeds": (seed,)})
         part = f"{'reported' if reported else 'tuning'}(share={self.tune.clients})" if self.tune.clients else None
         given = {**self.cases[case], "validation": self.validation[case], **own, "part": part}
         try:
@@ -140,12 +135,3 @@ class Design:
                     f"tune: seed {taken[0]} would be tuned on and reported; the tuning seeds are {self.tune.seeds} to "
                     f"at most {last - 1}, choose others with seeds = …"
                 )
-
-
-def _accepts(key: str, text: str) -> bool:
-    """Whether a setting's text is valid as it stands."""
-    try:
-        settings({key: text}).resolved()
-    except ValueError:
-        return False
-    return True

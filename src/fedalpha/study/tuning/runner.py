@@ -42,10 +42,12 @@ def tune(
     ray_address: str | None = None,
     watch: Watch | None = None,
     say: Say | None = None,
+    race: bool = True,
 ) -> Answer:
     """Tune every method with the same budget, race the best of each on the reported seeds, and return the answer.
 
     The arguments are those of `run_study`; ``say`` is called with a line when a candidate is dropped or chosen.
+    Without ``race`` it ends when the settings are found, and no reported seed is run; call it again to race.
     """
     design = Design.of(study)
     if jobs is not None and jobs < 1:
@@ -57,8 +59,9 @@ def tune(
         store.write_text(store.folder / "study.toml", text or to_toml(study))
         run = _Tuning(design, store, jobs, ray_address, watch or (lambda *_: None), say or (lambda _: None))
         run.search()
-        run.compare()
-        found = run.finish()
+        if race:
+            run.compare()
+        found = run.finish(race)
     return found
 
 
@@ -122,11 +125,11 @@ class _Tuning:
                 if scores:
                     self._said(case, race.add(seed, scores), seed)
 
-    def finish(self) -> Answer:
+    def finish(self, raced: bool) -> Answer:
         self.store.pack([*self.reported, *self.tuned])
         self.store.write_rounds(self.reported)
         clear_all(self.store)
-        journal = self.record(complete=True)
+        journal = self.record(complete=raced)
         found = answer(journal)
         self.store.write_text(self.store.folder / "answer.md", found.markdown())
         return found
@@ -148,9 +151,10 @@ class _Tuning:
         self._write("tune.json", journal)
         if self.reported:
             names = tuple(design.methods)
-            stored = design.study.model_copy(update={"strategies": names, "tune": None})
+            stored = design.study.model_copy(update={"strategies": names, "methods": (), "tune": None})
             file = {"format": STUDY_FORMAT, **plan(stored, self.reported)}
-            file["study"].pop("tune", None)
+            for key in ("tune", "methods"):  # the names and the cells say it all
+                file["study"].pop(key, None)
             self._write("study.json", file)
         return journal
 

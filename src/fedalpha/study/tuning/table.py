@@ -15,10 +15,6 @@ In full::
 
     [tune.space]             # settings that every method searches
     lr = "log(0.01, 1)"
-
-    [[tune.methods]]         # methods that are more than a strategy, besides those of `strategies`
-    name = "FedAdam"
-    apply = "fedadam(lr=log(0.001, 0.1))"
 """
 
 from __future__ import annotations
@@ -52,7 +48,6 @@ class Tune(BaseModel):
     candidates: int = Field(8, ge=2)
     sampler: str = "tpe"
     space: dict[str, Any] = {}
-    methods: tuple[dict[str, Any], ...] = ()
 
     @field_validator("sampler")
     @classmethod
@@ -70,20 +65,12 @@ class Tune(BaseModel):
     @field_validator("space")
     @classmethod
     def _space(cls, value: dict[str, Any]) -> dict[str, Any]:
-        _check_keys(value, "space")
-        return value
-
-    @field_validator("methods")
-    @classmethod
-    def _methods(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        for one in value:
-            if not isinstance(one.get("name"), str) or not one["name"]:
-                raise ValueError('a method has no name; write name = "…"')
-            _check_keys({k: v for k, v in one.items() if k != "name"}, f"method {one['name']}")
+        check_keys(value, "space")
         return value
 
 
-def _check_keys(given: Mapping[str, Any], where: str) -> None:
+def check_keys(given: Mapping[str, Any], where: str) -> None:
+    """Raise if a method, or the space of all methods, has a setting that it cannot have."""
     known = sorted(set(Settings.model_fields) - _FIXED)
     for key in given:
         if key in _FIXED:
