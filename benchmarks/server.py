@@ -61,7 +61,7 @@ def aggregation(clients: int, values: int, turns: int) -> dict[str, Any]:
 
     grid = _Grid(clients, values, kinds=3)
     ours, theirs = _alpha(), FedAvg(fraction_evaluate=0.0)
-    first = grid.model(0)
+    first = grid.model(grid.kinds)  # no client sends it back unchanged
     ours.resume(first)
 
     def play(rule: Any, number: int, traced: bool) -> float:

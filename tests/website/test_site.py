@@ -144,6 +144,15 @@ def test_a_browser_reads_and_searches_the_site_from_the_disk(site: Path) -> None
         assert all(url.startswith(("file:", "data:", "blob:")) for url in browser.requests)
 
 
+def test_tests_that_pages_name_exist() -> None:
+    defined = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    for page in ROOT.glob("docs/**/*.md"):
+        named = set(re.findall(r"`(test_\w+_\w+)`", page.read_text()))
+        assert named <= defined, page
+
+
 def test_links_between_files_become_links_between_pages() -> None:
     text = "[a](../SECURITY.md#x) [`b`](../src/fedalpha/rng.py) [c](results/demo) `[d](../SECURITY.md)` [e](gone.md)"
     made = linked(text, "docs/round.md", "round.md")

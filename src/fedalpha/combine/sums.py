@@ -118,7 +118,7 @@ def _in_columns(alpha: Array, models: list[Parameters]) -> Sum:
 
     Threads share the coordinates. The sums stay in the cache, so memory traffic is one read of every model.
     """
-    from fedalpha.fast.kernels import sum_blocks
+    from fedalpha.fast.kernels import add_blocks
 
     names = list(models[0])
     others = {name for name, value in models[0].items() if value.dtype != torch.float32}
@@ -135,10 +135,10 @@ def _in_columns(alpha: Array, models: list[Parameters]) -> Sum:
                 raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
             values = [m[name].detach().to("cpu", torch.float32).contiguous() for m in models]
             addresses = np.array([value.data_ptr() for value in values], dtype=np.uint64)
-            total.values[name] = torch.empty(first.shape, dtype=torch.float64)
+            total.values[name] = torch.zeros(first.shape, dtype=torch.float64)
             flat = total.values[name].view(-1).numpy()
             cuts = np.linspace(0, len(flat), threads + 1).astype(int).tolist()
-            work = [pool.submit(sum_blocks, addresses, alpha[counted], ends, a, b, flat) for a, b in pairwise(cuts)]
+            work = [pool.submit(add_blocks, addresses, alpha[counted], ends, a, b, flat) for a, b in pairwise(cuts)]
             for done in work:
                 done.result()
     total.values = {name: total.values[name] for name in names}

@@ -49,7 +49,7 @@ pointer: Any = _pointer
 
 
 @njit(nogil=True, cache=True)
-def sum_blocks(
+def add_blocks(
     addresses: NDArray[np.uint64],
     alpha: NDArray[np.float64],
     ends: NDArray[np.int64],
@@ -57,18 +57,23 @@ def sum_blocks(
     stop: int,
     total: NDArray[np.float64],
 ) -> None:
-    """total[start:stop] = Σ alpha_i·values_i, block by block, where client i's values lie at its address.
+    """total[start:stop] += Σ alpha_i·values_i, block by block, where client i's values lie at its address.
 
-    Four clients at a time, added in order: memory is read in four streams.
+    Four clients at a time, added in order: memory is read in four streams. Where every block has one client, products
+    are added to the total at once, which gives the same bytes.
     """
-    part = np.empty(WIDE)
+    alone = True
+    for place, end in enumerate(ends):
+        alone = alone and end == place + 1
+    room = np.empty(WIDE)
     for first in range(start, stop, WIDE):
         count = min(WIDE, stop - first)
         mine = total[first : first + count]
-        mine[:] = 0.0
+        part = mine if alone else room[:count]
         i = 0
-        for end in ends:
-            part[:] = 0.0
+        for end in ends[-1:] if alone else ends:
+            if not alone:
+                part[:] = 0.0
             while i + 4 <= end:
                 a, b, c, d = alpha[i], alpha[i + 1], alpha[i + 2], alpha[i + 3]
                 u = carray(pointer(addresses[i]), stop)[first:stop]
@@ -86,8 +91,9 @@ def sum_blocks(
                 for j in range(count):
                     part[j] += np.float64(u[j]) * alpha[i]
                 i += 1
-            for j in range(count):
-                mine[j] += part[j]
+            if not alone:
+                for j in range(count):
+                    mine[j] += part[j]
 
 
 @njit(nogil=True, cache=True)

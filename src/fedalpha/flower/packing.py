@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from fedalpha.flower.forms import Form
+from fedalpha.flower.replies import header_of
 from fedalpha.flower.sums import Arrays
 
 _RECORD = "flwr.app.ArrayRecord"
@@ -17,7 +18,16 @@ _RECORD = "flwr.app.ArrayRecord"
 
 def record_of(arrays: Arrays) -> ArrayRecord:
     """Arrays as Flower carries them."""
-    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+    return ArrayRecord({name: _array(np.asarray(value)) for name, value in arrays.items()})
+
+
+def _array(value: NDArray[Any]) -> Array:
+    """The bytes of Flower's ``Array(value)``, copied once."""
+    if value.flags.f_contiguous and not value.flags.c_contiguous:
+        return Array(value)  # NumPy writes it in its own order
+    flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    data = b"".join((header_of(value.dtype, value.shape), flat.data))
+    return Array(str(value.dtype), tuple(value.shape), "numpy.ndarray", data)
 
 
 def opened(record: ArrayRecord) -> Arrays:
@@ -38,7 +48,7 @@ def packed(form: Form, broadcast: Any) -> ArrayRecord:
     record = ArrayRecord()
     for name in list(broadcast.parameters):
         one = form.arrays({name: broadcast.parameters.pop(name)})
-        record[name] = Array(np.ascontiguousarray(one[name]).reshape(one[name].shape))
+        record[name] = _array(np.ascontiguousarray(one[name]).reshape(one[name].shape))
         del one
         broadcast.parameters.update(form.parameters({name: _view(record[name])}))
     return record

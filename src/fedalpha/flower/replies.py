@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedalpha.flower.names import OURS
-from fedalpha.flower.sums import Arrays, is_float
+from fedalpha.flower.sums import Arrays, all_finite
 from fedalpha.text import plain, shown
 
 LARGEST = 2.0**53
@@ -94,16 +95,24 @@ def arrays_of(reply: Message | None, sent: Arrays, check: bool = True) -> Arrays
         raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
     for name, old in sent.items():
         _check_announced(name, record[name], old)
-    return {name: array_of(name, record[name], old, check) for name, old in sent.items()}
+    arrays = {name: _opened(name, record[name], old) for name, old in sent.items()}
+    if check:
+        _check_finite(arrays)
+    return arrays
 
 
-def array_of(name: str, array: Array, old: NDArray[Any], check: bool = True) -> NDArray[Any]:
+def array_of(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
     """An array of a reply, which must have the form of ``old`` and be finite."""
     _check_announced(name, array, old)
     value = _opened(name, array, old)
-    if check and is_float(value) and not np.isfinite(value).all():
-        raise Rejected(f"array {name!r} holds NaN or infinity")
+    _check_finite({name: value})
     return value
+
+
+def _check_finite(arrays: Arrays) -> None:
+    for name, value in arrays.items():
+        if not all_finite(value):
+            raise Rejected(f"array {name!r} holds NaN or infinity")
 
 
 def _check_announced(name: str, array: Array, old: NDArray[Any]) -> None:
@@ -119,19 +128,36 @@ def _check_announced(name: str, array: Array, old: NDArray[Any]) -> None:
 
 def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
     """The array in the data, which must hold what was announced."""
-    try:
-        data = io.BytesIO(array.data)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(data)]
-        shape, fortran, dtype = read(data)
-    except Exception as error:
-        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {shown(error)}") from None
-    start = data.tell()
+    header = header_of(old.dtype, old.shape)
+    if array.data.startswith(header):  # nothing to parse
+        start, shape, fortran, dtype = len(header), old.shape, False, old.dtype
+    else:
+        start, shape, fortran, dtype = _parsed(name, array)
     if shape != old.shape or dtype != old.dtype or len(array.data) - start != old.nbytes:
         found = f"{dtype} {_brief(shape)}, {len(array.data) - start} bytes"
         raise Rejected(f"array {name!r} holds {found}, expected {old.dtype} {old.shape}, {old.nbytes} bytes; {_SAME}")
     flat = np.frombuffer(array.data, dtype=dtype, offset=start)
     value = flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     return value if value.flags.aligned else value.copy()
+
+
+def _parsed(name: str, array: Array) -> tuple[int, tuple[int, ...], bool, np.dtype[Any]]:
+    """The length of the header, and what it says."""
+    try:
+        data = io.BytesIO(array.data)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(data)]
+        shape, fortran, dtype = read(data)
+        return data.tell(), shape, fortran, dtype
+    except Exception as error:
+        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {shown(error)}") from None
+
+
+@lru_cache(maxsize=10_000)
+def header_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What NumPy writes before the values of an array in C order."""
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    return header.getvalue()
 
 
 def _names(names: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from fedalpha.fast.gram import gram
 from fedalpha.flower.names import COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.queries import LABELS
 from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number
-from fedalpha.flower.sums import Arrays, Running, beyond, is_float, largest
+from fedalpha.flower.sums import Arrays, Running, all_finite, beyond, is_float
 from fedalpha.strategies import Array
 from fedalpha.strategies.cohort import cosines
 
@@ -39,7 +39,7 @@ class Model:
 
     def beyond(self, current: Model, bound: float) -> str | None:
         """Where this model is not finite, or ``bound`` times larger than the current one; None if nowhere."""
-        return beyond(self.parameters, largest(current.parameters), bound)
+        return beyond(self.parameters, current.parameters, bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Reports:
 
     def finite(self, broadcast: Model) -> bool:
         """Whether the sum is finite; every model was checked before it was added."""
-        return all(math.isfinite(value) for value in largest(self.total or {}).values())
+        return all(map(all_finite, (self.total or {}).values()))
 
     def divided(self, mass: float) -> Reports:
         """A copy with the sum divided by ``mass``; integer buffers do not change."""
@@ -175,10 +175,7 @@ class Wanted:
     sent: Arrays
     bound: float | None = None
     extras: frozenset[str] = frozenset()
-
-    @cached_property
-    def _largest(self) -> dict[str, float]:
-        return largest(self.sent)
+    _known: dict[str, float] = field(default_factory=dict)
 
     def read(self, id: int, reply: Message | None) -> Report:
         """The report in a reply; raises `Rejected`."""
@@ -189,7 +186,7 @@ class Wanted:
         steps = number(metrics, "steps", whole=True) if told else 0
         losses = self._losses(metrics)
         arrays = arrays_of(reply, self.sent, check=self.bound is None)  # one pass finds what is too large or NaN
-        if self.bound is not None and (reason := beyond(arrays, self._largest, self.bound)):
+        if self.bound is not None and (reason := beyond(arrays, self.sent, self.bound, self._known)):
             raise Rejected(f"array {reason}")
         records = content.array_records
         extras = self._extras(records.get(EXTRAS))

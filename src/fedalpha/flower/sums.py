@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.fast.blocks import blocks
+from fedalpha.fast.compiled import numba_version
 from fedalpha.fast.threads import in_parts
 from fedalpha.strategies import Array
 
@@ -24,6 +25,8 @@ _PIECE = 1 << 14
 """Values that are widened and added at a time; they stay in the processor's cache."""
 _SHARE = 1 << 18
 """Values that a thread takes at a time. No value depends on which thread computes it."""
+_WORTH_COMPILING = 1 << 24
+"""Sums of fewer values are done before numba would be imported."""
 
 
 def is_float(value: NDArray[Any]) -> bool:
@@ -86,11 +89,12 @@ class Running:
                 into[name] = np.zeros(value.shape)
         totals = {name: into[name].reshape(-1) for name in floats}
         values = {name: [model[name].reshape(-1) for _, model in waiting] for name in floats}
+        adders = _adders(values)
 
         def add(name: str, part: slice) -> None:
-            _add(totals[name][part], [value[part] for value in values[name]], groups)
+            adders[name](totals[name][part], [value[part] for value in values[name]], groups)
 
-        _shared(add, floats)
+        _in_shares(add, floats, adders)
         for place, model in waiting:
             if self.alpha[place] > self.heaviest:
                 self.heaviest = self.alpha[place]
@@ -112,38 +116,53 @@ class Running:
         self._part = {}
 
 
+def _adders(values: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, Callable[..., None]]:
+    """How the values of each array are added: by compiled code, or piece by piece by NumPy, to the same bytes."""
+    large = sum(one.size for several in values.values() for one in several) >= _WORTH_COMPILING
+    compiles = large and numba_version() is not None
+    return {
+        name: _add_compiled if compiles and all(one.dtype == np.float32 for one in several) else _add
+        for name, several in values.items()
+    }
+
+
+def _add_compiled(
+    total: NDArray[np.float64], values: Sequence[NDArray[Any]], groups: Sequence[Sequence[float]]
+) -> None:
+    """`_add` for values in float32. Each client's values are read once, the total twice."""
+    from fedalpha.fast.kernels import add_blocks
+
+    addresses = np.array([value.__array_interface__["data"][0] for value in values], dtype=np.uint64)
+    ends = np.cumsum([len(group) for group in groups])
+    add_blocks(addresses, np.array([a for group in groups for a in group]), ends, 0, len(total), total)
+
+
 def _add(total: NDArray[np.float64], values: Sequence[NDArray[Any]], groups: Sequence[Sequence[float]]) -> None:
     """total += Σ a·v of each group, piece by piece; ``groups`` hold the weights of consecutive values."""
     room = [np.empty(min(_PIECE, len(total))) for _ in range(2)]
-    for piece in _pieces(len(total)):
-        product, part = (array[: piece.stop - piece.start] for array in room)
-        _add_groups(total[piece], [value[piece] for value in values], groups, product, part)
+    for piece in _pieces(len(total), _PIECE):
+        mine, (product, part) = total[piece], (array[: piece.stop - piece.start] for array in room)
+        following = iter(values)
+        for group in groups:
+            # A group of one is added to the total at once: a total of zeros plus a product is that product.
+            into = mine if len(group) == 1 else part
+            if into is part:
+                part[:] = 0.0
+            for a in group:
+                np.copyto(product, next(following)[piece])
+                product *= a
+                into += product
+            if into is part:
+                mine += part
 
 
-def _add_groups(
-    total: NDArray[np.float64],
-    values: Sequence[NDArray[Any]],
-    groups: Sequence[Sequence[float]],
-    product: NDArray[np.float64],
-    part: NDArray[np.float64],
+def _in_shares(
+    work: Callable[[str, slice], None], arrays: Mapping[str, NDArray[Any]], adders: Mapping[str, Callable[..., None]]
 ) -> None:
-    """total += Σ a·v of each group. ``product`` and ``part`` are room for intermediate results."""
-    following = iter(values)
-    for group in groups:
-        # A group of one is added to the total at once: a total of zeros plus a product is that product.
-        into = total if len(group) == 1 else part
-        if into is part:
-            part[:] = 0.0
-        for a in group:
-            np.copyto(product, next(following))
-            product *= a
-            into += product
-        if into is part:
-            total += part
+    """Call ``work`` for parts of the arrays, which together are all of their values; threads share compiled sums.
 
-
-def _shared(work: Callable[[str, slice], None], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Call ``work`` for parts of the arrays, which together are all of their values; threads share large models."""
+    Threads of NumPy's short operations would wait for the interpreter's lock more often than they work.
+    """
     parts: list[list[tuple[str, slice]]] = [[]]
     room = _SHARE
     for name, value in arrays.items():
@@ -156,15 +175,16 @@ def _shared(work: Callable[[str, slice], None], arrays: Mapping[str, NDArray[Any
             room -= part.stop - start
 
     def some(start: int, stop: int) -> None:
-        for name, part in parts[start]:
-            work(name, part)
+        for share in parts[start:stop]:
+            for name, part in share:
+                work(name, part)
 
-    in_parts(some, len(parts), 1)
+    in_parts(some, len(parts), 1 if _add_compiled in adders.values() else len(parts))
 
 
-def _pieces(length: int) -> Iterator[slice]:
-    for start in range(0, length, _PIECE):
-        yield slice(start, min(start + _PIECE, length))
+def _pieces(length: int, width: int) -> Iterator[slice]:
+    for start in range(0, length, width):
+        yield slice(start, min(start + width, length))
 
 
 def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], current: Arrays, simplex: bool) -> Arrays:
@@ -186,22 +206,22 @@ def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], cu
 
     floats = {name: old.reshape(-1) for name, old in current.items() if is_float(old)}
     given = {name: [models[i][name].reshape(-1) for i in counted] for name in floats}
+    adders = _adders(given)
 
     def sum_up(name: str, where: slice) -> None:
-        flat, before = result[name].reshape(-1)[where], floats[name][where]
+        flat, before, add = result[name].reshape(-1)[where], floats[name][where], adders[name]
         values = [value[where] for value in given[name]]
-        room = [np.empty(min(_PIECE, len(flat))) for _ in range(3)]
-        for piece in _pieces(len(flat)):
-            total, product, part = (array[: piece.stop - piece.start] for array in room)
+        width = _PIECE if add is _add else _SHARE
+        room = np.empty(min(width, len(flat)))
+        for piece in _pieces(len(flat), width):
+            total = room[: piece.stop - piece.start]
             total[:] = 0.0
-            _add_groups(total, [value[piece] for value in values], weights, product, part)
+            add(total, [value[piece] for value in values], weights)
             if rest:
-                np.copyto(product, before[piece])
-                product *= rest
-                total += product
+                total += before[piece].astype(np.float64) * rest
             flat[piece] = total
 
-    _shared(sum_up, floats)
+    _in_shares(sum_up, floats, adders)
     return result
 
 
@@ -216,26 +236,45 @@ def mean_of(total: Arrays, current: Arrays, rest: float) -> Arrays:
     return result
 
 
-def largest(arrays: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The largest absolute value of each floating array; NaN where an array holds one."""
-    floats = {name: value.reshape(-1) for name, value in arrays.items() if is_float(value)}
-    found: dict[str, list[float]] = {name: [0.0] for name in floats}
+def beyond(arrays: Arrays, current: Arrays, bound: float, known: dict[str, float] | None = None) -> str | None:
+    """Where arrays are not finite, or ``bound`` times larger than the current ones (at least 1); None if nowhere.
 
-    def look(name: str, part: slice) -> None:
-        for piece in _pieces(part.stop - part.start):
-            values = floats[name][part][piece]
-            found[name] += [float(values.max()), -float(values.min())]
-
-    _shared(look, floats)
-    return {name: float(np.max(values)) for name, values in found.items()}  # NaN, where there is one
-
-
-def beyond(arrays: Mapping[str, NDArray[Any]], known: Mapping[str, float], bound: float) -> str | None:
-    """Where arrays are not finite, or ``bound`` times larger than ``known`` (`largest`) says; None if nowhere."""
-    for name, value in largest(arrays).items():
-        limit = bound * max(1.0, known.get(name, 1.0))
-        if not math.isfinite(value):
+    ``known`` keeps the largest absolute values of the current arrays that had to be found, for the next call.
+    """
+    known = {} if known is None else known
+    for name, value in arrays.items():
+        # Where norms are small, every value is: one pass over the array, and none over the current one.
+        if not is_float(value) or small(value, bound):
+            continue
+        if name not in known:
+            known[name] = largest(current[name])
+        found, limit = largest(value), bound * max(1.0, known[name])
+        if not math.isfinite(found):
             return f"{name!r} holds NaN or infinity"
-        if value > limit:
-            return f"{name!r} holds {value:g}; at most {limit:g} is accepted (bound={bound:g})"
+        if found > limit:
+            return f"{name!r} holds {found:g}; at most {limit:g} is accepted (bound={bound:g})"
     return None
+
+
+def all_finite(value: NDArray[Any]) -> bool:
+    """Whether an array holds neither NaN nor infinity."""
+    return not is_float(value) or small(value, math.inf) or math.isfinite(largest(value))
+
+
+def small(value: NDArray[Any], limit: float) -> bool:
+    """Whether the norms of its pieces show that no value is beyond ``limit``, or not finite; False shows nothing.
+
+    The norms need not be exact: half of the squared limit is no small difference. The result of the check does not
+    depend on them, because `largest` decides where they show nothing.
+    """
+    most = min(0.5 * limit * limit, 1e30)
+    flat = value.ravel(order="K")
+    with np.errstate(all="ignore"):
+        return all(float(np.dot(part, part)) <= most for part in (flat[piece] for piece in _pieces(flat.size, _PIECE)))
+
+
+def largest(value: NDArray[Any]) -> float:
+    """The largest absolute value; NaN if there is one."""
+    if not value.size:
+        return 0.0
+    return float(np.max([float(np.max(value)), -float(np.min(value))]))
