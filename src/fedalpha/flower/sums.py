@@ -230,6 +230,16 @@ def largest(arrays: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     return {name: float(np.max(values)) for name, values in found.items()}  # NaN, where there is one
 
 
+def distance(model: Mapping[str, NDArray[Any]], sent: Mapping[str, NDArray[Any]]) -> float:
+    """The Euclidean norm of model − sent over all floating arrays."""
+    squares = []
+    for name, old in sent.items():
+        if is_float(old):
+            move = (model[name].astype(np.float64) - old).reshape(-1)
+            squares.append(float(np.dot(move, move)))
+    return math.sqrt(math.fsum(squares))
+
+
 def beyond(arrays: Mapping[str, NDArray[Any]], known: Mapping[str, float], bound: float) -> str | None:
     """Where arrays are not finite, or ``bound`` times larger than ``known`` (`largest`) says; None if nowhere."""
     for name, value in largest(arrays).items():

@@ -25,7 +25,7 @@ except ImportError:
         "secure sums need the package cryptography: pip install 'fedalpha[secure]'", name="cryptography"
     ) from None
 
-KEY = 32
+KEY = DIGEST = 32
 _NONCE = 12
 
 
