@@ -83,6 +83,30 @@ def test_cohorts_that_are_drawn_again_are_paid_for() -> None:
     assert paid == pytest.approx(privacy.epsilon(4.0, 10, left, sampling=0.3), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"select": "poisson(C=0.5)"}, r"needs to share out all of the weight: .* write poisson\(C=0.5, least=4\)"),
+        (
+            {"select": "poisson(C=0.5)", "strategy": "FedWorse(k=4)", "secure": "masked"},
+            r"write poisson\(C=0.5, least=3\)",
+        ),
+        ({"strategy": "FedWorse(k=3)", "secure": "masked", "combine": "noise(clip(mean), c=0.6)"}, r"use c ≤ 0.5"),
+    ],
+)
+def test_rounds_that_would_be_kept_for_their_cohort_are_refused_under_noise(
+    digits: Pooled, changes: dict[str, Any], reason: str
+) -> None:
+    """Whether the model moved would tell who took part, which no ε accounts for."""
+    with pytest.raises(ValueError, match=reason):
+        model(digits, **changes)
+
+
+def test_a_private_run_with_poisson_cohorts(digits: Pooled) -> None:
+    _, history = model(digits, select="poisson(C=0.8, least=4)", secure="masked(threshold=1/2)")
+    assert history.rows[-1]["kept"] is None
+
+
 # Noise
 
 

@@ -1,4 +1,4 @@
-"""ε against reference values: stored ones of dp-accounting, exact formulas, and what other accountants publish."""
+"""ε against reference values: stored ones of dp-accounting, exact formulas, and published ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_never_below_the_exact_sampled_gaussian(case: dict[str, Any]) -> None:
     assert case["least"] <= exact  # the stored lower bound is one
 
 
-# What others publish
+# Published values
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,3 @@ def test_the_values_of_tensorflow_privacy(
     rounds = epochs * samples // batch
     assert RdpAccountant().compose(event, rounds).get_epsilon(delta) == pytest.approx(published, rel=1e-6)
     assert 0.7 * published < privacy.epsilon(z, rounds, delta, sampling=batch / samples) <= published
-
-
-def test_the_value_of_the_fourier_accountant() -> None:
-    """Another program: the example of DPBayes/PLD-Accountant (Koskela, Jälkö and Honkela, 2019), δ at ε = 1."""
-    found = privacy.epsilon(4.0, 1000, 4.243484012034273e-06, sampling=0.01)
-    assert found == pytest.approx(1.0, abs=2e-3)

@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 from fedalpha.secure.field import FixedPoint, Overflow
 from fedalpha.secure.masks import degree, joined, needed, ring
 from fedalpha.secure.shamir import PRIME, NotRecovered, Recovery, evaluate, split, weights
+from fedalpha.secure.vectors import clipped
 from fedalpha.secure.wire import Malformed, pack, unpack
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -55,6 +56,14 @@ def test_survivors_have_a_tighter_range() -> None:
     grid = FixedPoint(32, 4, 1.0)
     with pytest.raises(Overflow, match="2 clients within their ranges"):
         grid.decode(grid.encode(np.array([0.75]), 1.0), 2, total=0.5)
+
+
+def test_an_update_whose_norm_overflows_is_told_and_not_taken_for_zero() -> None:
+    with pytest.raises(Overflow, match="too large for its norm"):
+        clipped(np.array([1e200, 1.0]), 1.0)
+    short = np.array([0.3, 0.4])
+    assert clipped(short, 0.5) is short
+    assert np.linalg.norm(clipped(short, 0.25)) <= 0.25
 
 
 def test_too_few_bits_are_told() -> None:

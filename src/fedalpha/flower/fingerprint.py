@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flwr.app import ArrayRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedalpha.flower.names import SECURE
 from fedalpha.secure.keys import digest
@@ -19,9 +19,8 @@ def fingerprint(content: RecordDict) -> bytes:
     return digest(pack([[name, type(record).__name__, _told(record)] for name, record in records]))
 
 
-def _told(record: object) -> list[object]:
+def _told(record: ArrayRecord | ConfigRecord | MetricRecord) -> list[object]:
     if isinstance(record, ArrayRecord):
         arrays = sorted(record.items())
         return [[name, a.dtype, list(a.shape), a.stype, digest(a.data)] for name, a in arrays]
-    assert isinstance(record, dict)
     return [[name, value] for name, value in sorted(record.items())]

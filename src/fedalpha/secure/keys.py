@@ -79,6 +79,11 @@ def digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
+def signing_key() -> Ed25519PrivateKey:
+    """A new signing key."""
+    return Ed25519PrivateKey.generate()
+
+
 def sign(key: Ed25519PrivateKey, purpose: str, content: bytes) -> bytes:
     return key.sign(pack(["fedalpha", purpose, content]))
 

@@ -128,7 +128,7 @@ def rehearsing(session: Session, ids: Iterable[int]) -> Callable[[int], Policy]:
     wanted: dict[str, Any] = {"least": session.least, "threshold": session.threshold, "effective": session.effective}
     if not session.signed:
         return lambda _: Policy(**wanted)
-    own = {id: keys.Ed25519PrivateKey.generate() for id in ids}
+    own = {id: keys.signing_key() for id in ids}
     known = {id: key.public_key() for id, key in own.items()}
     return lambda id: Policy(**wanted, signing=own[id], known=known)
 
