@@ -32,7 +32,7 @@ from fedalpha.secure.messages import (
 )
 from fedalpha.secure.server import KINDS, TooFew
 from fedalpha.secure.shamir import Recovery
-from fedalpha.secure.wire import Malformed
+from fedalpha.secure.wire import Malformed, pack
 from secure_sums import Federation, a_session
 
 STEPS = ("advertised", "shared", "masked", "revealed")
@@ -457,6 +457,11 @@ def test_a_server_that_withholds_a_neighbours_shares_but_counts_it_is_refused() 
 # Hostile clients
 
 
+def shares(one: Shares, sealed: dict[int, bytes], signature: bytes) -> bytes:
+    """The bytes of a message that `Shares` does not let anybody make."""
+    return pack(["shares", one.id, one.commitment, sealed, signature])
+
+
 def corrupted(federation: Federation, who: int, change: Callable[[str, Any], Any]) -> None:
     """Client ``who`` sends ``change(step, answer)`` instead of its answers."""
     ask = federation.ask
@@ -472,8 +477,11 @@ def corrupted(federation: Federation, who: int, change: Callable[[str, Any], Any
     ("at", "change", "reason"),
     [
         ("advertised", lambda m: dataclasses.replace(m, id=103), "came again"),
+        ("advertised", lambda m: dataclasses.replace(m, sealing=bytes(32)), "a public key is not valid"),
         ("advertised", lambda m: b"rubbish", "a message begins with an unknown tag"),
         ("shared", lambda m: dataclasses.replace(m, sealed={}), "not those of its neighbours"),
+        ("shared", lambda m: shares(m, dict.fromkeys(m.sealed, bytes(10**6)), b""), "a sealed share is too long"),
+        ("shared", lambda m: shares(m, m.sealed, b"?"), "its signature has the wrong length"),
         ("shared", lambda m: dataclasses.replace(m, commitment=b""), "its commitment has the wrong length"),
         ("masked", lambda m: dataclasses.replace(m, words=m.words[:-4]), "has 156 bytes, not 160"),
         ("masked", lambda m: dataclasses.replace(m, words=m.words * 1000), "has 160000 bytes, not 160"),

@@ -73,7 +73,7 @@ class _Secured(ClientApp):
     def __call__(self, message: Message, context: Context) -> Message:
         kind = message.metadata.message_type
         if kind == ASK_CLIENT or (kind in (ASK_LOSS, MessageType.EVALUATE) and not self.hides_losses):
-            return self.app(message, context)
+            return _without_arrays(self.app(message, context))
         try:
             if kind in (ASK_LOSS, MessageType.EVALUATE):
                 raise Refused("this client does not tell its loss; use secure=blind(…) and fraction_evaluate=0")
@@ -149,6 +149,14 @@ class _Secured(ClientApp):
         if signing is None or known is None:
             raise Refused(f"its node configuration must hold both {SIGNING} and {KNOWN}, or neither")
         return signing_policy(Path(str(signing)), Path(str(known)), **self.wanted)
+
+
+def _without_arrays(reply: Message) -> Message:
+    """What an app answers to queries and evaluations, in which no model may be."""
+    if not reply.has_error():
+        for name in list(reply.content.array_records):
+            del reply.content[name]
+    return reply
 
 
 def signing_policy(signing: Path, known: Path, **wanted: Any) -> Policy:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 from fedalpha.secure.field import BITS, FixedPoint
-from fedalpha.secure.keys import DIGEST, KEY, digest
+from fedalpha.secure.keys import DIGEST, KEY, SEALED, SIGNATURE, digest
 from fedalpha.secure.masks import joined, needed, ring
 from fedalpha.secure.shamir import SHARE
 from fedalpha.secure.wire import Malformed, pack, unpack
@@ -31,6 +31,12 @@ LONGEST = 1 << 40
 
 def _id(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63 - 1
+
+
+def _check_signature(signature: bytes) -> None:
+    """Signatures are passed on to all clients, so they must not be long; clients check whether they are valid."""
+    if len(signature) not in (0, SIGNATURE):
+        raise ValueError("its signature has the wrong length")
 
 
 def _map(value: Any, check: Callable[[Any], bool]) -> bool:
@@ -179,6 +185,7 @@ class Advertised(Packed, kind="advertised"):
     def __post_init__(self) -> None:
         if len(self.sealing) != KEY or len(self.masking) != KEY or self.sealing == self.masking:
             raise ValueError("its keys are not two different ones of 32 bytes")
+        _check_signature(self.signature)
 
     def signs(self, session: bytes) -> bytes:
         return pack([session, self.id, self.sealing, self.masking])
@@ -259,6 +266,11 @@ class Shares(Packed, kind="shares"):
     sealed: ByteMap
     signature: bytes
 
+    def __post_init__(self) -> None:
+        _check_signature(self.signature)
+        if any(len(one) > 2 * SHARE + SEALED for one in self.sealed.values()):
+            raise ValueError("a sealed share is too long")
+
 
 @dataclass(frozen=True)
 class Bundle(Packed, kind="bundle"):
@@ -293,6 +305,9 @@ class Agreed(Packed, kind="agreed"):
 
     id: int
     signature: bytes
+
+    def __post_init__(self) -> None:
+        _check_signature(self.signature)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,8 @@ class Server:
         used = {key for one in self._advertised.values() for key in (one.sealing, one.masking)}
         if used & {message.sealing, message.masking}:
             raise Malformed("it sent a key of another client")
+        if not (keys.usable(message.sealing) and keys.usable(message.masking)):
+            raise Malformed("a public key is not valid")  # every other client would stumble over it
         self._advertised[id] = message
 
     def rosters(self) -> dict[int, Roster]:
