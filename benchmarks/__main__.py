@@ -293,11 +293,12 @@ def turns(
 def secure(
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for results.json and table.md.")] = OUT / "secure",
+    page: Annotated[Path | None, typer.Option(help="Page whose table is replaced, such as docs/privacy.md.")] = None,
 ) -> None:
     """Measure bytes and seconds of secure sums beside plain ones, and how they grow with clients and losses."""
     from benchmarks.secure import run, table
 
-    typer.echo(table(run(out, quick)))
+    typer.echo(table(run(out, quick, page)))
 
 
 @app.command()

@@ -1,17 +1,42 @@
-"""The benchmark of secure sums, at a tiny size."""
+"""The benchmark of secure sums, at a tiny size, and the table of the page against the stored rows."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from benchmarks.secure import run
+import pytest
+
+from benchmarks.secure import MARKS, cases, measure, run, table
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_costs_and_their_table(tmp_path: Path) -> None:
-    rows = run(tmp_path, quick=True)
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n\n{MARKS[0]}\nstale\n{MARKS[1]}\n\nAfter.\n")
+    rows = run(tmp_path, quick=True, page=page)
     assert json.loads((tmp_path / "results.json").read_text())["rows"] == rows
-    assert (tmp_path / "table.md").read_text().count("\n") == 2 + len(rows)
+    assert (tmp_path / "table.md").read_text() == table(rows)
+    assert page.read_text() == f"Before.\n\n{MARKS[0]}\n{table(rows)}\n{MARKS[1]}\n\nAfter.\n"
     for row in rows:
-        assert row["client_up"] > 4 * 1000 * (6 - row["lost"]) / 6
+        words = 8 if row["form"].startswith("blind") else 4
+        assert row["client_up"] > words * 1000 * (6 - row["lost"]) / 6
         assert row["error"] <= row["bound"]
+
+
+def test_the_page_shows_the_stored_rows() -> None:
+    stored = json.loads((DOCS / "results/secure/results.json").read_text())
+    assert not stored["quick"]
+    assert [(r["form"], r["clients"], r["parameters"], r["lost"]) for r in stored["rows"]] == list(cases(quick=False))
+    shown = (DOCS / "privacy.md").read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
+    assert shown.strip() == table(stored["rows"]).strip() == (DOCS / "results/secure/table.md").read_text().strip()
+
+
+def test_bytes_do_not_depend_on_the_machine() -> None:
+    """The stored bytes are those of the messages of today, for the cheapest stored case with and without losses."""
+    stored = json.loads((DOCS / "results/secure/results.json").read_text())["rows"]
+    row = next(r for r in stored if r["clients"] == 20 and r["parameters"] == 10_000)
+    found = measure(row["form"], 20, 10_000, row["lost"])
+    for name in ("client_up", "client_down", "neighbours"):
+        assert found[name] == pytest.approx(row[name], rel=0.01)

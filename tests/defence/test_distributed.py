@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting.rdp import RdpAccountant
 from scipy.stats import binom
 
 import fedalpha
@@ -86,18 +84,27 @@ def test_cohorts_that_are_drawn_again_are_paid_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "batch", "z", "epochs", "delta", "published"),
-    [(60_000, 150, 1.3, 15, 1e-5, 0.7242234), (100_000, 100, 1.0, 30, 1e-7, 1.4154988)],
+    ("changes", "reason"),
+    [
+        ({"select": "poisson(C=0.5)"}, r"needs to share out all of the weight: .* write poisson\(C=0.5, least=4\)"),
+        (
+            {"select": "poisson(C=0.5)", "strategy": "FedWorse(k=4)", "secure": "masked"},
+            r"write poisson\(C=0.5, least=3\)",
+        ),
+        ({"strategy": "FedWorse(k=3)", "secure": "masked", "combine": "noise(clip(mean), c=0.6)"}, r"use c ≤ 0.5"),
+    ],
 )
-def test_known_values_of_dp_accounting(
-    samples: int, batch: int, z: float, epochs: int, delta: float, published: float
+def test_rounds_that_would_be_kept_for_their_cohort_are_refused_under_noise(
+    digits: Pooled, changes: dict[str, Any], reason: str
 ) -> None:
-    """The values that TensorFlow Privacy tests its Rényi accountant with; privacy loss distributions are tighter."""
-    event = dp_accounting.PoissonSampledDpEvent(batch / samples, dp_accounting.GaussianDpEvent(z))
-    rounds = epochs * samples // batch
-    assert RdpAccountant().compose(event, rounds).get_epsilon(delta) == pytest.approx(published, rel=1e-6)
-    ours = privacy.epsilon(z, rounds, delta, sampling=batch / samples)
-    assert 0.7 * published < ours <= published
+    """Whether the model moved would tell who took part, which no ε accounts for."""
+    with pytest.raises(ValueError, match=reason):
+        model(digits, **changes)
+
+
+def test_a_private_run_with_poisson_cohorts(digits: Pooled) -> None:
+    _, history = model(digits, select="poisson(C=0.8, least=4)", secure="masked(threshold=1/2)")
+    assert history.rows[-1]["kept"] is None
 
 
 # Noise

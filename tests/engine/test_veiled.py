@@ -58,6 +58,7 @@ def furthest(one: fedalpha.History, other: fedalpha.History) -> float:
         ("masked(bits=64, neighbours=4, threshold=1/2)", {"strategy": "FedWorse(k=4)"}),
         ("masked", {"strategy": "unbiased(FedSoftWorse(T=0.2))", "select": "uniform(C=0.6)"}),
         ("masked", {"apply": "fedadam", "reevaluate": 2}),
+        ("masked(signed=true)", {}),
         ("blind(reference=2.0)", {}),
         ("blind(reference=2.0)", {"strategy": "FedSoftBetter(T=0.5, prior=uniform)"}),
     ],
@@ -158,6 +159,8 @@ def test_a_reference_far_from_the_losses_is_told(digits: Federation) -> None:
         ({"secure": "masked(neighbours=3)"}, "give all, log or an even number"),
         ({"secure": "masked(threshold=0.3)"}, "give a share of at least 0.5"),
         ({"secure": "masked(least=1)"}, "give a whole number ≥ 2"),
+        ({"secure": "masked(signed=true, neighbours=log)"}, "signed=true is for a server that may lie"),
+        ({"secure": "masked(effective=0.5)"}, "give a number of clients ≥ 1"),
         ({"secure": "unmasked"}, "unknown secure sum"),
     ],
 )
@@ -166,6 +169,13 @@ def test_what_does_not_work_is_refused_before_training(
 ) -> None:
     with pytest.raises(ValueError, match=reason):
         planned(digits, **{"select": "uniform", **changes})
+
+
+def test_weights_that_single_out_a_client_keep_the_model(digits: Federation) -> None:
+    changes = {"strategy": "FedSoftWorse(T=0.001)", "rounds": 1}
+    row = planned(digits, **changes).run(PLACE).rows[-1]
+    assert "its weights count as 1 equal clients" in row["kept"]
+    assert planned(digits, "masked(effective=1)", **changes).run(PLACE).rows[-1]["kept"] is None
 
 
 def test_too_few_clients_with_weight_keep_the_model(digits: Federation) -> None:

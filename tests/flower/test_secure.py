@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,15 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from flwr.app import Message
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 import fedalpha
 from fedalpha.data import Pooled
 from fedalpha.flower import FedAlpha, client_app, evaluate_on, initial_arrays, secured
 from fedalpha.flower.names import CONTENT, SECURE
 from fedalpha.flower.pytorch import to_parameters
-from fedalpha.secure.messages import Masked
+from fedalpha.secure.messages import Masked, Survivors, Unmask
 
 CLIENTS = [7, 2, 0, 5, 1, 9, 3, 4, 8, 6]
 UPDATE = "sgd(lr=0.1, batch=20)"
@@ -166,6 +167,78 @@ def test_lists_are_signed_where_nodes_have_keys(digits: Pooled, grid_of: Any, tm
     assert sum(step == "agreed" for step, _, _ in listener.heard) == 8
     assert [r["client"] for r in rule.rows[-1]["refused"]] == [3]
     assert found.arrays
+
+
+class Lying:
+    """A server that sends some clients another message than the others; ``change`` does so to a training message."""
+
+    def __init__(self, grid: Any, change: Any) -> None:
+        self.push, self.client, self.change = grid.push_messages, grid.client, change
+
+    def __call__(self, messages: Any) -> Any:
+        return self.push([self.change(self.client(m.metadata.dst_node_id), m) for m in messages])
+
+
+def singled_out(client: int, message: Message) -> Message:
+    """Every client but 3 trains with another model, from which it learns nothing: the sum would be 3's update."""
+    if message.metadata.message_type == "train" and client != 3:
+        arrays = message.content.array_records["arrays"]
+        zeros = {name: Array(np.zeros_like(array.numpy())) for name, array in arrays.items()}
+        message.content["arrays"] = ArrayRecord(zeros)
+    return message
+
+
+def rated(client: int, message: Message) -> Message:
+    if message.metadata.message_type == "train" and client != 3:
+        message.content["config"]["lr"] = 0.0
+    return message
+
+
+def dropped_and_alive(client: int, message: Message) -> Message:
+    """In the last step half of the clients are told that client 3 was lost, after all have signed that it was not."""
+    record = message.content.config_records.get(SECURE, {})
+    if record.get("step") == "revealed" and client < 5:
+        unmask = Unmask.read(record[CONTENT])
+        told = Survivors.read(unmask.survivors)
+        fewer = Survivors(told.roster, [id for id in told.ids if id != 3])
+        record[CONTENT] = Unmask(fewer.packed, unmask.signatures).packed
+    return message
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (singled_out, "another model or other settings than the clients of this session agreed on"),
+        (rated, "another model or other settings than the clients of this session agreed on"),
+        (dropped_and_alive, "reports other survivors than those that this client signed"),
+    ],
+)
+def test_with_signing_keys_a_lying_server_is_refused(
+    digits: Pooled, grid_of: Any, tmp_path: Path, change: Any, reason: str
+) -> None:
+    grid = grid_of(app_of(digits), CLIENTS)
+    keys_for(grid, tmp_path)
+    copied = lambda client, message: change(client, copy.deepcopy(message))  # noqa: E731 - contents are shared
+    grid.push_messages = Lying(grid, copied)
+    with pytest.raises(RuntimeError, match=reason):
+        live(digits, grid, "masked(signed=true)", rounds=1)
+
+
+def test_settings_for_single_clients_are_refused_where_lists_are_signed(
+    digits: Pooled, grid_of: Any, tmp_path: Path
+) -> None:
+    class PerClient(FedAvg):
+        def configure_train(self, *arguments: Any) -> Any:
+            for place, message in enumerate(super().configure_train(*arguments)):
+                config = ConfigRecord({**message.content["config"], "place": place})
+                content = RecordDict({**message.content, "config": config})
+                yield Message(content, message_type="train", dst_node_id=message.metadata.dst_node_id)
+
+    grid = grid_of(app_of(digits), CLIENTS)
+    keys_for(grid, tmp_path)
+    rule = FedAlpha("FedAvg", over=PerClient(fraction_evaluate=0.0), secure="masked(signed=true)")
+    with pytest.raises(ValueError, match="the training messages differ from client to client"):
+        rule.start(grid, initial_arrays("softmax", digits.shape, 10, seed=5), num_rounds=1, timeout=0.5)
 
 
 @pytest.mark.parametrize(

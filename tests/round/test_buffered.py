@@ -373,7 +373,10 @@ def test_over_selection_takes_the_first() -> None:
         ({"reevaluate": 2}, "rebased model"),
         ({"select": "power_of_choice(C=0.5, d=0.7, until=3)"}, "until counts one cohort for each round"),
         ({"select": "poisson(C=0.5)"}, "who is away cannot"),
-        ({"combine": "noise(clip(mean, C=1.0), z=1.0, c=0.5)", "strategy": "cap(FedAvg, 0.5)"}, "drawn at random|chance"),
+        (
+            {"combine": "noise(clip(mean, C=1.0), z=1.0, c=0.5)", "strategy": "cap(FedAvg, 0.5)"},
+            "drawn at random|chance",
+        ),
         ({"secure": "masked"}, "leave clock out"),
         ({"fault": "together(drop(p=0.1), straggler(p=0.1, delay=9))"}, "its delay would take no simulated time"),
     ],

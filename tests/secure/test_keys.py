@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedalpha.secure import keys
 from fedalpha.secure.masks import add_mask
-from fedalpha.secure.wire import Malformed
+from fedalpha.secure.wire import Malformed, pack
 
 h = bytes.fromhex
 
@@ -36,6 +38,23 @@ def test_hkdf_as_in_rfc_5869() -> None:
         b"\x0b" * 22
     )
     assert found == h("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865")
+
+
+def test_keys_are_derived_as_in_rfc_5869() -> None:
+    """Our use of it, by HMAC alone: extract without a salt, then one block of expand with the purpose and context."""
+    secret, info = b"\x0b" * 22, pack(["fedalpha", "own mask", b"context"])
+    extracted = hmac.digest(bytes(32), secret, "sha256")
+    assert keys.derive(secret, "own mask", b"context") == hmac.digest(extracted, info + b"\1", "sha256")
+    others = {keys.derive(secret, *one) for one in (("own mask", b""), ("pair mask", b"context"), ("own mask", b"c"))}
+    assert len(others) == 3
+
+
+def test_x25519_of_one_point_as_in_rfc_7748() -> None:
+    """Section 5.2, the first vector."""
+    scalar = h("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
+    point = h("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
+    secret = X25519PrivateKey.from_private_bytes(scalar).exchange(X25519PublicKey.from_public_bytes(point))
+    assert secret == h("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552")
 
 
 def test_masks_are_aes_256_in_counter_mode_as_in_sp_800_38a() -> None:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from fedalpha.secure.field import FixedPoint, Overflow
-from fedalpha.secure.masks import degree, needed, ring
+from fedalpha.secure.masks import degree, joined, needed, ring
 from fedalpha.secure.shamir import PRIME, NotRecovered, Recovery, evaluate, split, weights
+from fedalpha.secure.vectors import clipped
 from fedalpha.secure.wire import Malformed, pack, unpack
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -54,6 +56,14 @@ def test_survivors_have_a_tighter_range() -> None:
     grid = FixedPoint(32, 4, 1.0)
     with pytest.raises(Overflow, match="2 clients within their ranges"):
         grid.decode(grid.encode(np.array([0.75]), 1.0), 2, total=0.5)
+
+
+def test_an_update_whose_norm_overflows_is_told_and_not_taken_for_zero() -> None:
+    with pytest.raises(Overflow, match="too large for its norm"):
+        clipped(np.array([1e200, 1.0]), 1.0)
+    short = np.array([0.3, 0.4])
+    assert clipped(short, 0.5) is short
+    assert np.linalg.norm(clipped(short, 0.25)) <= 0.25
 
 
 def test_too_few_bits_are_told() -> None:
@@ -139,6 +149,36 @@ def test_the_degree_grows_with_the_logarithm() -> None:
     assert found == sorted(found)
     assert found[-1] - found[-2] <= 10
     assert found[-1] < 100
+
+
+@pytest.mark.parametrize(("clients", "threshold"), [(200, 0.5), (200, 2 / 3), (2000, 0.5)])
+def test_the_degree_keeps_its_bounds_and_the_next_smaller_one_does_not(clients: int, threshold: float) -> None:
+    """The three events of Bell et al. (2020), with the hypergeometric distribution of scipy."""
+
+    def chances(k: int) -> tuple[float, float]:
+        least, tenth = needed(threshold, k + 1), math.ceil(clients / 10)
+        known = clients * hypergeom(clients - 1, tenth, k).sf(least - 1)  # colluding neighbours hold enough shares
+        cut = clients * (2 * tenth / clients) ** (k // 2)  # half a neighbourhood in a row colludes or is lost
+        lost = clients * hypergeom(clients - 1, tenth, k).sf(k - least)  # too few neighbours are left
+        return max(known, cut), lost
+
+    k = degree(clients, threshold, 0.1, 0.1)
+    assert 0 < k < clients - 1
+    insecure, failing = chances(k)
+    assert insecure <= 2.0**-40
+    assert failing <= 2.0**-30
+    insecure, failing = chances(k - 2)
+    assert insecure > 2.0**-40 or failing > 2.0**-30
+
+
+def test_cuts_of_a_ring_are_as_likely_as_stated() -> None:
+    """With few neighbours cuts are common: drawn ones are at most as frequent as the bound, and not far below it."""
+    clients, k, lost, draws = 60, 6, 24, 400
+    rng, cut = np.random.default_rng(0), 0
+    for _ in range(draws):
+        near = ring(range(clients), k, rng.bytes(32))
+        cut += not joined(near, set(range(clients - lost)))
+    assert 0 < cut / draws <= clients * (lost / clients) ** (k // 2)
 
 
 def test_thresholds() -> None:

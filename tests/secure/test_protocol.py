@@ -14,13 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from fedalpha.secure import keys
 from fedalpha.secure.client import Client, Policy, Refused, pair_key
 from fedalpha.secure.field import Overflow
 from fedalpha.secure.masks import add_mask
-from fedalpha.secure.messages import Bundle, Invite, Masked, Packed, Revealed, Roster, Shares, Survivors, Unmask
+from fedalpha.secure.messages import (
+    Advertised,
+    Bundle,
+    Invite,
+    Masked,
+    Packed,
+    Revealed,
+    Roster,
+    Shares,
+    Survivors,
+    Unmask,
+)
 from fedalpha.secure.server import KINDS, TooFew
 from fedalpha.secure.shamir import Recovery
-from fedalpha.secure.wire import Malformed
+from fedalpha.secure.wire import Malformed, pack
 from secure_sums import Federation, a_session
 
 STEPS = ("advertised", "shared", "masked", "revealed")
@@ -71,6 +83,16 @@ def test_below_the_threshold_nothing_is_unmasked(make: Callable[[Any], Federatio
         assert not [one for one in federation.sent if one[0] == "revealed"]
 
 
+def test_fewer_clients_than_the_least_are_not_summed() -> None:
+    """Also where the threshold alone would allow it."""
+    federation = Federation(6, a_session(threshold=0.5, least=5), {"masked": [100, 103]})
+    with pytest.raises(TooFew, match="only 4 of 6 clients delivered; a secure sum needs 5"):
+        federation.run()
+    with pytest.raises(TooFew, match="only 4 of 4 clients sent keys; a secure sum needs 5"):
+        Federation(4, a_session(least=5)).run()
+    right(Federation(6, a_session(threshold=0.5, least=5), {"revealed": [100, 103]}), alive=6)
+
+
 def test_many_clients_have_few_neighbours() -> None:
     federation = Federation(40, a_session(degree=16, threshold=0.5, length=5), {"masked": [100, 110, 120, 130]})
     right(federation, alive=36)
@@ -87,6 +109,33 @@ def test_any_losses_give_the_right_sum_or_a_refusal(count: int, data: Any) -> No
     except TooFew:
         return
     assert np.max(np.abs(found.values - federation.exact(found.ids))) <= found.error
+
+
+def ring_order(federation: Federation) -> list[int]:
+    """The clients of a ring with two neighbours each, in its order."""
+    roster = federation.server.roster
+    assert roster is not None
+    found = [federation.ids[0]]
+    while len(found) < len(federation.ids):
+        found.append(next(id for id in roster.neighbours[found[-1]] if id not in found))
+    return found
+
+
+def test_a_sum_that_would_be_unmasked_in_parts_is_refused() -> None:
+    """Two clients are lost on a ring with two neighbours each: its arcs would be summed one by one."""
+    federation = Federation(12, a_session(degree=2, threshold=0.5, length=5))
+    asked(federation, "masked")
+    order, server = ring_order(federation), federation.server
+    server._arrived = [id for id in order if id not in (order[0], order[2])]
+    with pytest.raises(TooFew, match="give more neighbours"):
+        server.survivors()
+    client, roster = federation.clients[order[1]], server.roster
+    client.mask(server.bundles()[order[1]], np.zeros(5))
+    survivors = Survivors(roster.hash, sorted(server._arrived))
+    with pytest.raises(Refused, match="unmasked in parts"):
+        client.reveal(Unmask(survivors.packed, {}))
+    server._arrived = [id for id in order if id not in (order[0], order[1])]  # one gap: an arc of all the others
+    assert server.survivors().ids == sorted(order[2:])
 
 
 def test_weights_may_be_negative_and_off_the_simplex() -> None:
@@ -272,6 +321,78 @@ def test_with_signing_keys_weights_that_single_out_a_client_are_refused() -> Non
     assert "the weights count as 1 clients; this client wants at least 2" in federation.refusals[103]
 
 
+def test_with_signing_keys_weights_that_single_out_a_survivor_are_refused() -> None:
+    """Two clients share the weight, so the roster passes; then the server says that one of them dropped out."""
+    weights = dict.fromkeys(range(100, 110), 1e-12) | {103: 0.5, 104: 0.5}
+    federation = Federation(NODES, a_session(signed=True), None, policies())
+    federation.server.weights = federation.weights = weights
+    full = asked(federation, "agreed")[100]
+    fewer = Survivors(full.roster, [id for id in full.ids if id != 104])
+    with pytest.raises(Refused, match="the weights count as 1 clients; this client wants at least 2"):
+        federation.clients[103].agree(fewer)
+    federation.clients[100].agree(full)
+
+
+def test_an_honest_server_does_not_unmask_a_sum_of_one_heavy_client() -> None:
+    federation = Federation(5, a_session(threshold=0.5), {"masked": [101]})
+    federation.server.weights = federation.weights = dict.fromkeys(federation.ids, 1e-9) | {100: 0.5, 101: 0.4}
+    with pytest.raises(TooFew, match="count as 1 equal ones"):
+        federation.run()
+    assert not [one for one in federation.sent if one[0] == "revealed"]
+    with pytest.raises(Refused, match=r"count as 1.5 equal clients are enough for it; this client wants 2"):
+        Client(1, Policy()).advertise(Invite(a_session(effective=1.5).packed, 0.1))
+
+
+def test_with_signing_keys_a_server_can_lower_neither_the_threshold_nor_the_number_of_neighbours() -> None:
+    """At 1/2, two clients who sign twice would be enough for two lists of survivors; neighbours could be drawn."""
+    policy = policies()[100]
+    for changes, reason in (
+        ({"threshold": 0.5}, "its threshold is 0.5; this client wants 0.666667"),
+        ({"degree": 4}, "clients with signing keys want neighbours=all"),
+    ):
+        with pytest.raises(Refused, match=reason):
+            Client(100, policy).advertise(Invite(a_session(signed=True, **changes).packed, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "traitors", "safe"), [(2 / 3, 3, True), (2 / 3, 4, False), (0.5, 1, True), (0.5, 2, False)]
+)
+def test_how_many_traitors_two_lists_of_survivors_take(threshold: float, traitors: int, safe: bool) -> None:
+    """As docs/privacy.md says: more than the share 2·threshold − 1 of the clients must sign both."""
+    federation = Federation(NODES, a_session(signed=True, threshold=threshold), None, policies(threshold=threshold))
+    full = asked(federation, "agreed")[100]
+    fewer = Survivors(full.roster, [id for id in full.ids if id != 109])
+    double, honest = full.ids[:traitors], full.ids[traitors:]
+    middle = len(honest) // 2
+    accepted = []
+    for shown, half in ((fewer, honest[:middle]), (full, honest[middle:])):
+        signatures = {id: keys.sign(SIGNING[id - 100], "survivors", shown.signs()) for id in double}
+        signatures |= {id: federation.clients[id].agree(shown).signature for id in half}
+        try:
+            federation.clients[half[0]].reveal(Unmask(shown.packed, signatures))
+            accepted.append(shown)
+        except Refused:
+            continue
+    assert (len(accepted) < 2) == safe
+
+
+def test_an_advertisement_of_an_earlier_session_with_the_same_bytes_is_useless() -> None:
+    """A server that runs one session twice and replays signed keys: their owner does not sign the new roster."""
+    session = a_session(signed=True)
+    first, second = (Federation(NODES, session, None, policies()) for _ in range(2))
+    old = Roster.read(asked(first, "shared")[104].packed).by_id[104]
+    roster = asked(second, "shared")[100]
+    members = [old.packed if Advertised.read(m).id == 104 else m for m in roster.members]
+    mixed = Roster(roster.session, members, roster.weights)
+    shares = {id: second.clients[id].share(mixed) for id in second.ids if id != 104}
+    with pytest.raises(Refused, match="does not hold this client's own keys"):
+        second.clients[104].share(mixed)
+    stale = keys.sign(SIGNING[4], "roster", roster.hash)
+    near = {p: [shares[p].sealed[100], shares[p].signature] for p in shares if p != 100}
+    with pytest.raises(Refused, match="client 104 has not signed this roster"):
+        second.clients[100].mask(Bundle(mixed.hash, {**near, 104: [b"?" * 40, stale]}), np.zeros(40))
+
+
 def test_a_client_with_a_signing_key_insists_on_signatures() -> None:
     federation = Federation(NODES, a_session(), None, policies())
     with pytest.raises(TooFew):
@@ -336,6 +457,11 @@ def test_a_server_that_withholds_a_neighbours_shares_but_counts_it_is_refused() 
 # Hostile clients
 
 
+def shares(one: Shares, sealed: dict[int, bytes], signature: bytes) -> bytes:
+    """The bytes of a message that `Shares` does not let anybody make."""
+    return pack(["shares", one.id, one.commitment, sealed, signature])
+
+
 def corrupted(federation: Federation, who: int, change: Callable[[str, Any], Any]) -> None:
     """Client ``who`` sends ``change(step, answer)`` instead of its answers."""
     ask = federation.ask
@@ -351,8 +477,11 @@ def corrupted(federation: Federation, who: int, change: Callable[[str, Any], Any
     ("at", "change", "reason"),
     [
         ("advertised", lambda m: dataclasses.replace(m, id=103), "came again"),
+        ("advertised", lambda m: dataclasses.replace(m, sealing=bytes(32)), "a public key is not valid"),
         ("advertised", lambda m: b"rubbish", "a message begins with an unknown tag"),
         ("shared", lambda m: dataclasses.replace(m, sealed={}), "not those of its neighbours"),
+        ("shared", lambda m: shares(m, dict.fromkeys(m.sealed, bytes(10**6)), b""), "a sealed share is too long"),
+        ("shared", lambda m: shares(m, m.sealed, b"?"), "its signature has the wrong length"),
         ("shared", lambda m: dataclasses.replace(m, commitment=b""), "its commitment has the wrong length"),
         ("masked", lambda m: dataclasses.replace(m, words=m.words[:-4]), "has 156 bytes, not 160"),
         ("masked", lambda m: dataclasses.replace(m, words=m.words * 1000), "has 160000 bytes, not 160"),
@@ -390,6 +519,23 @@ def test_wrong_shares_are_outvoted_and_named() -> None:
     corrupted(federation, 100, lie)
     right(federation, alive=10)
     assert "revealed a wrong share of client" in federation.server.problems[100]
+
+
+@pytest.mark.parametrize("liars", [1, 3])
+def test_wrong_shares_of_the_first_clients_are_outvoted_among_many(liars: int) -> None:
+    """They are in almost all sets of shares in the order of the ids."""
+    federation = Federation(21, a_session(threshold=0.5, length=2))
+    ask = federation.ask
+
+    def odd(step: str, messages: dict[int, Packed]) -> Any:
+        for id, answer in ask(step, messages):
+            told = Revealed.read(answer) if step == "revealed" and id < 100 + liars else None
+            yield id, answer if told is None else dataclasses.replace(told, seeds=dict.fromkeys(told.seeds, bytes(33)))
+
+    federation.ask = odd  # type: ignore[method-assign]
+    right(federation, alive=21)
+    named = [id for id, why in federation.server.problems.items() if "revealed a wrong share" in why]
+    assert named == list(range(100, 100 + liars))
 
 
 def test_shares_that_cannot_be_read_do_not_stop_the_sum() -> None:
@@ -438,6 +584,9 @@ def test_a_session_that_cannot_work_is_told() -> None:
         ({"range": -1.0}, "range"),
         ({"degree": 3}, "number of neighbours"),
         ({"length": 0}, "cannot be summed"),
+        ({"least": 1}, "least number of clients"),
+        ({"effective": 0.5}, "least number of clients"),
+        ({"broadcast": b"x"}, "digest of what clients train on"),
     ):
         with pytest.raises(ValueError, match=reason):
             a_session(**changes)

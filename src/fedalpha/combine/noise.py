@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import field
@@ -17,6 +18,7 @@ from fedalpha.combine.mean import mean
 from fedalpha.combine.robust import Wrapper
 from fedalpha.rng import generator
 from fedalpha.select import Select
+from fedalpha.select.poisson import poisson
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.company import Company
 from fedalpha.update import Broadcast, Update
@@ -96,6 +98,13 @@ class noise(Wrapper):
             raise ValueError(
                 f"reevaluate = {company.reevaluate} weighs some clients by what the server measures, and which clients "
                 "depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
+            )
+        fewest = math.ceil(1 / company.weigh.ceiling - 1e-9)
+        if isinstance(company.select, poisson) and company.select.least < fewest:
+            raise ValueError(
+                f"{company.select} may draw fewer than the {fewest} clients that {company.weigh} needs to share out "
+                "all of the weight: such a round would keep the model, which no ε accounts for; write "
+                f"poisson(C={company.select.C:g}, least={fewest})"
             )
         needed = company.weigh.sensitivity(self.C)
         if needed > 2 * self.c * self.C * (1 + 1e-12):

@@ -49,7 +49,8 @@ def epsilon(
     ``sampling``: the selection of the run, or the probability with which each client takes part *independently of the
     others*. Only ``poisson(C=…)`` amplifies; with any other selection, such as a cohort of fixed size, ε is that
     without sampling. ``poisson`` draws cohorts below its ``least`` again: with ``clients``, the chance of that is paid
-    from δ.
+    from δ. Amplification holds against those who do not know who took part: not against the server, nor against
+    readers of a history that names the cohorts; to them ε is that without sampling.
     Needs the extra ``fedalpha[privacy]``.
 
     >>> round(epsilon(z=10.0, rounds=1, delta=1e-5), 2)

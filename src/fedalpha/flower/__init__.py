@@ -23,15 +23,25 @@ if find_spec("flwr") is None:
 from fedalpha.flower.queries import add_loss_query, loss_query_mod
 
 if TYPE_CHECKING:
+    from fedalpha.flower.client_clipping import clipping
     from fedalpha.flower.pytorch import client_app, evaluate_on, initial_arrays
     from fedalpha.flower.secure_client import secured
     from fedalpha.flower.strategy import FedAlpha
 
-__all__ = ["FedAlpha", "add_loss_query", "client_app", "evaluate_on", "initial_arrays", "loss_query_mod", "secured"]
+__all__ = [
+    "FedAlpha",
+    "add_loss_query",
+    "client_app",
+    "clipping",
+    "evaluate_on",
+    "initial_arrays",
+    "loss_query_mod",
+    "secured",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:  # a client needs neither the server's part nor, with JAX or scikit-learn, torch
-        part = {"FedAlpha": "strategy", "secured": "secure_client"}.get(name, "pytorch")
+        part = {"FedAlpha": "strategy", "clipping": "client_clipping", "secured": "secure_client"}.get(name, "pytorch")
         return getattr(import_module(f"fedalpha.flower.{part}"), name)
     raise AttributeError(f"module 'fedalpha.flower' has no attribute {name!r}")

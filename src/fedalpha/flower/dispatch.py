@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedalpha.flower.clients import KnownClients
 from fedalpha.flower.exchange import Shown, exchange
 from fedalpha.flower.metrics import measured
-from fedalpha.flower.names import BATCH
+from fedalpha.flower.names import BATCH, CLIP
 from fedalpha.flower.packing import record_of
 from fedalpha.flower.plug_points import Connected
 from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS, WANTED
@@ -115,7 +115,9 @@ class Dispatch:
         extras = self.rules.form.arrays(now.state.broadcast.extras)
         record = record_of(extras) if extras else None
         wanted = sorted(order.wanted & {"after", "labels"})
-        told = {WANTED: [str(need) for need in wanted]} if wanted else {}
+        told: dict[str, Any] = {WANTED: [str(need) for need in wanted]} if wanted else {}
+        if (norm := self.rules.algorithm.combine.clipped_to) is not None:
+            told[CLIP] = float(norm)
         made = self._messages(now, order.ids.tolist(), sending, told)
         return {id: now.addressed(id, message, record, on_node) for id, message in made.items()}
 

@@ -14,10 +14,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
 from fedalpha.fast.gram import gram
-from fedalpha.flower.names import COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
+from fedalpha.flower.names import CLIPPED, COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.queries import LABELS
 from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number
-from fedalpha.flower.sums import Arrays, Running, all_finite, beyond, is_float
+from fedalpha.flower.sums import Arrays, Running, all_finite, beyond, distance, is_float, largest
 from fedalpha.strategies import Array
 from fedalpha.strategies.cohort import cosines
 
@@ -188,11 +188,28 @@ class Wanted:
         arrays = arrays_of(reply, self.sent, check=self.bound is None)  # one pass finds what is too large or NaN
         if self.bound is not None and (reason := beyond(arrays, self.sent, self.bound, self._known)):
             raise Rejected(f"array {reason}")
+        self._check_clipped(arrays, content.config_records.get(CLIPPED))
         records = content.array_records
         extras = self._extras(records.get(EXTRAS))
         state, fresh = self._state(records.get(STATE), content.config_records.get(TOLD))
         labels = self._labels(metrics)
         return Report(id, arrays, losses, steps, samples, extras, state, labels=labels, fresh=fresh)
+
+    def _check_clipped(self, arrays: Arrays, told: ConfigRecord | None) -> None:
+        """An update may not be longer than its client says, but for the rounding of its values."""
+        if told is None:
+            return
+        norm = finite(told, "norm")
+        length = distance(arrays, self.sent)
+        rounding = sum(
+            float(np.finfo(old.dtype).eps) * math.sqrt(old.size) * largest(old)
+            for old in self.sent.values()
+            if is_float(old)
+        )
+        if not length <= norm * (1 + 1e-6) + rounding:
+            raise Rejected(
+                f"its update has the norm {length:.6g}, but its client says that it was clipped to {norm:.6g}"
+            )
 
     def _labels(self, metrics: MetricRecord) -> Sequence[int] | None:
         """The class counts, if they are needed; the gate checks them."""

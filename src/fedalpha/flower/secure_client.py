@@ -12,13 +12,14 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedalpha.flower.fingerprint import fingerprint
 from fedalpha.flower.names import ASK_SECURE, CONTENT, OURS, REFUSED, SECURE, STEP
 from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, EXAMPLES, LOSS, METRICS, stable_id
 from fedalpha.secure.client import Client, Policy, Refused
 from fedalpha.secure.field import Overflow
 from fedalpha.secure.messages import Bundle, Invite, Packed, Roster, Survivors, Unmask
 from fedalpha.secure.rounds import METHODS
-from fedalpha.secure.vectors import prepared
+from fedalpha.secure.vectors import clipped, prepared
 from fedalpha.secure.wire import Malformed
 
 SIGNING, KNOWN = "signing-key", "known-keys"
@@ -30,7 +31,8 @@ def secured(
     app: ClientApp,
     *,
     least: int = 3,
-    threshold: float = 0.5,
+    threshold: float | None = None,
+    effective: float = 2.0,
     clip: float | None = None,
     hides_losses: bool = False,
     client_id: Callable[[Context], int] = stable_id,
@@ -38,17 +40,19 @@ def secured(
     """The same app, which sends its update through secure sums only; the server needs ``FedAlpha(secure=…)``.
 
     ``app`` answers the queries of `add_loss_query`. The client insists on sums of at least ``least`` clients, of which
-    more than the share ``threshold`` must be there. ``clip`` is the largest norm of an update that it ever sends,
-    whatever the server says. ``hides_losses``: no query or evaluation that tells the loss is answered; the server
-    must use ``blind``.
+    more than the share ``threshold`` must be there (None: 1/2, with signing keys 2/3), and whose weights count as
+    ``effective`` equal ones. ``clip`` is the largest norm of an update that it ever sends, whatever the server says.
+    ``hides_losses``: no query or evaluation that tells the loss is answered; the server must use ``blind``.
 
     If the node's configuration names a ``signing-key`` (PEM, Ed25519) and ``known-keys`` (JSON, client id → public key
-    in hex), lists are signed, and a server that lies about who takes part or dropped out is refused.
+    in hex), lists are signed, and a server is refused that lies about who takes part or dropped out, that gives nearly
+    all weight to one client, or that sends clients different models.
     """
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(f"clip = {clip}; give the largest norm of an update, a number > 0, or None")
-    Policy(least=least, threshold=threshold)  # reports mistakes
-    return _Secured(app, least, threshold, clip, hides_losses, client_id)
+    wanted: dict[str, Any] = {"least": least, "threshold": threshold, "effective": effective}
+    Policy(**wanted)  # reports mistakes
+    return _Secured(app, wanted, clip, hides_losses, client_id)
 
 
 class _Secured(ClientApp):
@@ -57,20 +61,19 @@ class _Secured(ClientApp):
     def __init__(
         self,
         app: ClientApp,
-        least: int,
-        threshold: float,
+        wanted: dict[str, Any],
         clip: float | None,
         hides_losses: bool,
         client_id: Callable[[Context], int],
     ) -> None:
         super().__init__()
-        self.app, self.least, self.threshold, self.clip = app, least, threshold, clip
+        self.app, self.wanted, self.clip = app, wanted, clip
         self.hides_losses, self.client_id = hides_losses, client_id
 
     def __call__(self, message: Message, context: Context) -> Message:
         kind = message.metadata.message_type
         if kind == ASK_CLIENT or (kind in (ASK_LOSS, MessageType.EVALUATE) and not self.hides_losses):
-            return self.app(message, context)
+            return _without_arrays(self.app(message, context))
         try:
             if kind in (ASK_LOSS, MessageType.EVALUATE):
                 raise Refused("this client does not tell its loss; use secure=blind(…) and fraction_evaluate=0")
@@ -102,6 +105,8 @@ class _Secured(ClientApp):
         asked = message.content
         bundle = Bundle.read(asked.config_records[SECURE].get(CONTENT))
         client = self._client(context)
+        if client.policy.signing is not None and client.session.broadcast != fingerprint(asked):
+            raise Refused("it was sent another model or other settings than the clients of this session agreed on")
         _, sent = _model(asked)
         before = {name: array.numpy().copy() for name, array in sent.items()}
         loss = self._loss(message, context) if client.session.blind else None
@@ -110,8 +115,7 @@ class _Secured(ClientApp):
             raise Refused(f"its training failed: {reply.error.reason}")
         _, after = _model(reply.content)
         update = difference(before, {name: array.numpy() for name, array in after.items()})
-        if self.clip is not None and (norm := math.sqrt(float(np.dot(update, update)))) > self.clip:
-            update = update * (self.clip / norm * (1 - 1e-6))
+        update = update if self.clip is None else clipped(update, self.clip)
         answer = client.mask(bundle, prepared(client.session, client.weight, client.members, update, loss))
         self._keep(context, client)
         metrics = {k: v for r in reply.content.metric_records.values() for k, v in r.items() if k == EXAMPLES}
@@ -141,13 +145,21 @@ class _Secured(ClientApp):
     def _policy(self, context: Context) -> Policy:
         signing, known = context.node_config.get(SIGNING), context.node_config.get(KNOWN)
         if signing is None and known is None:
-            return Policy(self.least, self.threshold)
+            return Policy(**self.wanted)
         if signing is None or known is None:
             raise Refused(f"its node configuration must hold both {SIGNING} and {KNOWN}, or neither")
-        return signing_policy(Path(str(signing)), Path(str(known)), self.least, self.threshold)
+        return signing_policy(Path(str(signing)), Path(str(known)), **self.wanted)
 
 
-def signing_policy(signing: Path, known: Path, least: int = 3, threshold: float = 0.5) -> Policy:
+def _without_arrays(reply: Message) -> Message:
+    """What an app answers to queries and evaluations, in which no model may be."""
+    if not reply.has_error():
+        for name in list(reply.content.array_records):
+            del reply.content[name]
+    return reply
+
+
+def signing_policy(signing: Path, known: Path, **wanted: Any) -> Policy:
     """A policy with the keys in these files."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -160,7 +172,7 @@ def signing_policy(signing: Path, known: Path, least: int = 3, threshold: float 
         raise Refused(f"the keys of this node cannot be read: {error}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Refused(f"{signing} does not hold an Ed25519 key")
-    return Policy(least, threshold, key, keys)
+    return Policy(**wanted, signing=key, known=keys)
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from fedalpha.flower.exchange import Pulled, exchange
+from fedalpha.flower.fingerprint import fingerprint
 from fedalpha.flower.names import ASK_SECURE, CONTENT, REFUSED, SECURE, STEP
 from fedalpha.flower.replies import Rejected, content_of, metrics_of, number
 from fedalpha.flower.reports import Report
@@ -53,7 +54,8 @@ class SecureSum:
         form = now.rules.form
         sent = form.arrays(now.state.broadcast.parameters)
         length = sum(value.size for value in sent.values() if is_float(value))
-        session = session_of(self.secure, algorithm, weights, length, f"run {now.seed}", now.state.round)
+        broadcast = self._broadcast(now.messages.values()) if self.secure.signed else b""
+        session = session_of(self.secure, algorithm, weights, length, f"run {now.seed}", now.state.round, broadcast)
         server, samples = Server(session, weights), dict[int, float]()
         try:
             total = summed(server, lambda step, asked: self._ask(now, step, asked, samples), self.costs)
@@ -66,6 +68,17 @@ class SecureSum:
         costs = self.costs
         seconds = round(costs.server, 6)
         return {"bytes_up": costs.up, "bytes_down": costs.down, "seconds": seconds, "error": total.sum.error}
+
+    def _broadcast(self, messages: Iterable[Message]) -> bytes:
+        """The digest of what all clients train on."""
+        contents = {id(message.content): message.content for message in messages}  # most messages share theirs
+        found = {fingerprint(content) for content in contents.values()}
+        if len(found) > 1:
+            raise ValueError(
+                f"secure = {self.secure}: the training messages differ from client to client, and clients with signing "
+                "keys insist on equal ones; leave out what configure_train of over= sets for single clients"
+            )
+        return found.pop()
 
     def _hear(
         self, now: Round, total: Total, weights: Mapping[int, float], sent: Arrays, samples: Mapping[int, float]

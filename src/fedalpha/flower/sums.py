@@ -278,3 +278,13 @@ def largest(value: NDArray[Any]) -> float:
     if not value.size:
         return 0.0
     return float(np.max([float(np.max(value)), -float(np.min(value))]))
+
+
+def distance(model: Mapping[str, NDArray[Any]], sent: Mapping[str, NDArray[Any]]) -> float:
+    """The Euclidean norm of model − sent over all floating arrays."""
+    squares = []
+    for name, old in sent.items():
+        if is_float(old):
+            move = (model[name].astype(np.float64) - old).reshape(-1)
+            squares.append(float(np.dot(move, move)))
+    return math.sqrt(math.fsum(squares))

@@ -7,7 +7,7 @@ called in the order advertise, share, mask, (agree,) reveal; each once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.secure import keys
+from fedalpha.secure.concentration import effective
 from fedalpha.secure.masks import add_mask, needed
 from fedalpha.secure.messages import (
     Advertised,
@@ -47,14 +48,18 @@ class Policy:
     """What a client insists on, whatever the server says.
 
     ``least``: the smallest number of clients in a sum. ``threshold``: the smallest share of clients without which
-    nothing is unmasked. ``signing`` and ``known`` are the client's own key and everybody's public keys, by client id:
-    with them, the client checks which clients take part and which dropped out. Without them the
-    server must be honest about that. ``effective``: with signing keys, the least 1/Σ(α_i/Σα)² of the weights: a
-    server that gives one client all the weight would learn its model.
+    nothing is unmasked; None is 1/2 without signing keys and 2/3 with them. ``effective``: with signing keys, the
+    least number of equal clients that the weights must count as, (Σα)²/Σα²: a server that gives one client all the
+    weight would learn its model.
+
+    ``signing`` and ``known`` are the client's own key and everybody's public keys, by client id. With them, the client
+    checks which clients take part, which dropped out and what the others weigh. Two lists of survivors could both be
+    signed only if more than 2·threshold − 1 of the clients sign both: with 2/3, a third. Without keys the server must
+    be honest about all of this.
     """
 
     least: int = 3
-    threshold: float = 0.5
+    threshold: float | None = None
     signing: Ed25519PrivateKey | None = None
     known: Mapping[int, Ed25519PublicKey] = field(default_factory=dict)
     effective: float = 2.0
@@ -62,10 +67,15 @@ class Policy:
     def __post_init__(self) -> None:
         if self.least < 2:
             raise ValueError(f"least = {self.least}: the sum of one vector is that vector; give at least 2")
-        if not 0.5 <= self.threshold < 1:
+        if not 0.5 <= self.share < 1:
             raise ValueError(f"threshold = {self.threshold}; give a share of at least 0.5 and below 1")
         if (self.signing is None) != (not self.known):
             raise ValueError("a signing key and the public keys of all clients belong together; give both, or neither")
+
+    @property
+    def share(self) -> float:
+        """The threshold."""
+        return (0.5 if self.signing is None else 2 / 3) if self.threshold is None else self.threshold
 
 
 class Client:
@@ -124,12 +134,19 @@ class Client:
         """Make fresh keys."""
         with self._step("new", "advertised"):
             session = Session.read(invite.session)
-            if session.threshold < self.policy.threshold:
-                raise Refused(f"its threshold is {session.threshold:g}; this client wants {self.policy.threshold:g}")
+            if session.threshold < self.policy.share - 1e-9:
+                raise Refused(f"its threshold is {session.threshold:g}; this client wants {self.policy.share:g}")
+            if session.effective < self.policy.effective:
+                raise Refused(
+                    f"weights that count as {session.effective:g} equal clients are enough for it; this client wants "
+                    f"{self.policy.effective:g}"
+                )
             if self.policy.signing is not None and not session.signed:
                 raise Refused("its lists are not signed, but this client has a signing key and insists on signatures")
             if self.policy.signing is None and session.signed:
                 raise Refused("the session wants signed lists, but this client has no signing key")
+            if self.policy.signing is not None and session.degree:
+                raise Refused("a lying server could draw its neighbours; clients with signing keys want neighbours=all")
             if abs(invite.weight) > session.mass * (1 + 1e-9):
                 raise Refused(f"the weight {invite.weight:g} is above the sum of the weights, {session.mass:g}")
             self._session, self._weight = invite.session, invite.weight
@@ -259,10 +276,15 @@ class Client:
         total = math.fsum(map(abs, weights.values()))
         if weights.get(self.id) != self._weight or total > roster.agreed.mass * (1 + 1e-9):
             raise Refused("the weights of the roster are not those of the session")
-        effective = total**2 / math.fsum(w * w for w in weights.values())
-        if effective < self.policy.effective:
+        self._check_weights(roster, roster.by_id)
+
+    def _check_weights(self, roster: Roster, ids: Iterable[int]) -> None:
+        """Refuse weights that single out a client among ``ids``; they are in the roster where it is signed."""
+        weights = dict(zip(roster.by_id, roster.weights or (), strict=False))
+        counts = effective(weights[id] for id in ids)
+        if counts < self.policy.effective:
             raise Refused(
-                f"the weights count as {effective:.3g} clients; this client wants at least {self.policy.effective:g}"
+                f"the weights count as {counts:.3g} clients; this client wants at least {self.policy.effective:g}"
             )
 
     def _signed(self, id: int, signature: bytes, purpose: str, content: bytes) -> bool:
@@ -295,6 +317,10 @@ class Client:
         unknown = alive & set(roster.neighbours[self.id]) - self._held.keys()
         if unknown:
             raise Refused(f"the sum holds client {min(unknown)}, whose shares the server did not deliver")
+        if not roster.joined(alive):
+            raise Refused("masks do not join all clients in the sum, so it would be unmasked in parts")
+        if self.policy.signing is not None:
+            self._check_weights(roster, alive)
 
     def _check_agreed(self, survivors: Survivors, unmask: Unmask) -> None:
         """More than the threshold of all members signed this very list, so no other list can have as many."""
@@ -307,7 +333,7 @@ class Client:
             for id, signature in unmask.signatures.items()
             if id in roster.by_id and self._signed(id, signature, "survivors", content)
         ]
-        least = needed(max(roster.agreed.threshold, self.policy.threshold), len(roster.members))
+        least = needed(max(roster.agreed.threshold, self.policy.share), len(roster.members))
         if len(valid) < least:
             raise Refused(f"only {len(valid)} clients have signed this list of survivors; it takes {least}")
 

@@ -25,8 +25,11 @@ except ImportError:
         "secure sums need the package cryptography: pip install 'fedalpha[secure]'", name="cryptography"
     ) from None
 
-KEY = 32
-_NONCE = 12
+KEY = DIGEST = 32
+_NONCE, _TAG = 12, 16
+SEALED = _NONCE + _TAG
+"""How many bytes longer than its content a sealed message is."""
+SIGNATURE = 64
 
 
 def fresh(size: int = KEY) -> bytes:
@@ -46,6 +49,15 @@ def agree(private: bytes, other: bytes, purpose: str, context: bytes) -> bytes:
     except ValueError:  # a point of small order: the secret would not depend on the keys
         raise Malformed("a public key is not valid") from None
     return derive(secret, purpose, context)
+
+
+def usable(other: bytes) -> bool:
+    """Whether secrets can be agreed on with a public key; they cannot with a point of small order."""
+    try:
+        agree(fresh(), other, "check", b"")
+    except Malformed:
+        return False
+    return True
 
 
 def derive(secret: bytes, purpose: str, context: bytes) -> bytes:
@@ -77,6 +89,11 @@ def commitment(secret: bytes) -> bytes:
 
 def digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
+
+
+def signing_key() -> Ed25519PrivateKey:
+    """A new signing key."""
+    return Ed25519PrivateKey.generate()
 
 
 def sign(key: Ed25519PrivateKey, purpose: str, content: bytes) -> bytes:

@@ -9,7 +9,7 @@ to grow with the logarithm of the number of clients.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -51,6 +51,23 @@ def ring(ids: Sequence[int], degree: int, salt: bytes) -> dict[int, tuple[int, .
     for place, index in enumerate(order):
         found[ids[index]] = tuple(sorted(ids[order[(place + step) % n]] for step in steps))
     return found
+
+
+def joined(neighbours: Mapping[int, Sequence[int]], alive: Collection[int]) -> bool:
+    """Whether every client of ``alive`` is reached from every other one over neighbours that are alive, too.
+
+    >>> near = ring(range(6), 2, b"")
+    >>> first, *others = near[0]
+    >>> joined(near, range(6)), joined(near, {1, 2, 3, 4, 5}), joined(near, set(range(6)) - {first, *others})
+    (True, True, False)
+    """
+    rest = set(alive)
+    frontier = [rest.pop()] if rest else []
+    while frontier:
+        found = rest.intersection(neighbours[frontier.pop()])
+        rest -= found
+        frontier += found
+    return not rest
 
 
 def needed(threshold: float, members: int) -> int:

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 from fedalpha.secure.field import BITS, FixedPoint
-from fedalpha.secure.keys import KEY, digest
-from fedalpha.secure.masks import needed, ring
+from fedalpha.secure.keys import DIGEST, KEY, SEALED, SIGNATURE, digest
+from fedalpha.secure.masks import joined, needed, ring
 from fedalpha.secure.shamir import SHARE
 from fedalpha.secure.wire import Malformed, pack, unpack
 
@@ -31,6 +31,12 @@ LONGEST = 1 << 40
 
 def _id(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63 - 1
+
+
+def _check_signature(signature: bytes) -> None:
+    """Signatures are passed on to all clients, so they must not be long; clients check whether they are valid."""
+    if len(signature) not in (0, SIGNATURE):
+        raise ValueError("its signature has the wrong length")
 
 
 def _map(value: Any, check: Callable[[Any], bool]) -> bool:
@@ -92,6 +98,10 @@ class Session(Packed, kind="session"):
     of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: of the normal noise that the smallest
     admissible set of clients adds together to every value. ``degree``: the number of neighbours, 0 for all.
 
+    ``least`` and ``effective``: nothing is unmasked of fewer clients, or if the weights count as fewer equal ones.
+    ``broadcast``: a digest of what every client trains on, empty where the server is trusted with it: a server that
+    sends one client a model with which it alone learns would see that client's update as the sum.
+
     With ``blind``, its weight is a·exp(e) with e = ``slope``·(its loss − ``reference``), which must be at most
     ``steepest``; the first word is then the weight times ``range``.
     """
@@ -106,8 +116,11 @@ class Session(Packed, kind="session"):
     clip: float
     deviation: float
     threshold: float
+    least: int
+    effective: float
     degree: int
     signed: bool
+    broadcast: bytes
     blind: bool
     slope: float
     reference: float
@@ -120,6 +133,10 @@ class Session(Packed, kind="session"):
             raise ValueError("its range is not valid")
         if not 0 <= self.deviation < math.inf or not 0.5 <= self.threshold < 1:
             raise ValueError("its noise or its threshold is not valid")
+        if not 2 <= self.least <= MOST_CLIENTS or not 1 <= self.effective < math.inf:
+            raise ValueError("the least number of clients in its sum is not valid")
+        if len(self.broadcast) not in (0, DIGEST):
+            raise ValueError("its digest of what clients train on is not valid")
         if self.degree % 2 or self.degree > MOST_CLIENTS or not 0 <= self.steepest <= 100:
             raise ValueError("its number of neighbours or its steepest weight is not valid")
 
@@ -128,9 +145,13 @@ class Session(Packed, kind="session"):
         """The largest value per unit of weight."""
         return min(self.range, self.clip) * math.exp(self.steepest)
 
+    def enough(self, clients: int) -> int:
+        """How many of ``clients`` must be in the sum."""
+        return max(needed(self.threshold, clients), self.least)
+
     def noise(self, clients: int) -> float:
         """The deviation of each client's noise in a roster of ``clients``: the least number of them gives all of it."""
-        return self.deviation / math.sqrt(needed(self.threshold, clients))
+        return self.deviation / math.sqrt(self.enough(clients))
 
     def limit(self, weight: float, clients: int) -> float:
         """The largest value that a client of this weight may send; the noise stays within 12 deviations."""
@@ -164,6 +185,7 @@ class Advertised(Packed, kind="advertised"):
     def __post_init__(self) -> None:
         if len(self.sealing) != KEY or len(self.masking) != KEY or self.sealing == self.masking:
             raise ValueError("its keys are not two different ones of 32 bytes")
+        _check_signature(self.signature)
 
     def signs(self, session: bytes) -> bytes:
         return pack([session, self.id, self.sealing, self.masking])
@@ -217,7 +239,11 @@ class Roster(Packed, kind="roster"):
     @property
     def least(self) -> int:
         """How many members must be in the sum."""
-        return needed(self.agreed.threshold, len(self.members))
+        return self.agreed.enough(len(self.members))
+
+    def joined(self, alive: Collection[int]) -> bool:
+        """Whether masks join all clients of ``alive``. If not, the sums of the parts would be unmasked one by one."""
+        return not self.agreed.degree or joined(self.neighbours, alive)
 
 
 @lru_cache(maxsize=4)
@@ -239,6 +265,11 @@ class Shares(Packed, kind="shares"):
     commitment: bytes
     sealed: ByteMap
     signature: bytes
+
+    def __post_init__(self) -> None:
+        _check_signature(self.signature)
+        if any(len(one) > 2 * SHARE + SEALED for one in self.sealed.values()):
+            raise ValueError("a sealed share is too long")
 
 
 @dataclass(frozen=True)
@@ -274,6 +305,9 @@ class Agreed(Packed, kind="agreed"):
 
     id: int
     signature: bytes
+
+    def __post_init__(self) -> None:
+        _check_signature(self.signature)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from fedalpha.secure import keys
 from fedalpha.secure.client import Client, Policy, Refused
 from fedalpha.secure.field import Overflow
-from fedalpha.secure.forms.base import Secure
+from fedalpha.secure.forms.base import COLLUDING, DROPPING, Secure
 from fedalpha.secure.masks import degree
 from fedalpha.secure.messages import Packed, Session
 from fedalpha.secure.server import Server, TooFew, Unusable, conduct
@@ -59,14 +59,18 @@ def session_of(
     length: int,
     run: str,
     round: int,
+    broadcast: bytes = b"",
 ) -> Session:
-    """The session of a round; raises ValueError if its numbers do not fit the bits."""
+    """The session of a round; raises ValueError if its numbers do not fit the bits.
+
+    ``broadcast``: a digest of what clients train on, which they check where lists are signed.
+    """
     n, terms = len(weights), secure.terms(algorithm.weigh)
     private = secure.private(algorithm)
     clips = [float(c) for c in (secure.clip, getattr(private, "C", None)) if c is not None]
     near = secure.neighbours
     if near == "log":
-        near = degree(n, secure.threshold, 0.1, 0.1)
+        near = degree(n, secure.threshold, COLLUDING, DROPPING)
     session = Session(
         run=run,
         round=round,
@@ -78,8 +82,11 @@ def session_of(
         clip=min(clips, default=math.inf),
         deviation=float(getattr(private, "deviation", 0.0)),
         threshold=secure.threshold,
+        least=secure.least,
+        effective=float(secure.effective),
         degree=0 if near == "all" or int(near) >= n - 1 else int(near),
         signed=secure.signed,
+        broadcast=broadcast,
         **terms,
     )
     session.grid(n)
@@ -114,6 +121,16 @@ def summed(server: Server, ask: Ask, costs: Costs) -> Total:
     alive = set(found.ids)
     lost = {id: why for id, why in server.problems.items() if id not in alive}
     return Total(found.ids, total, lost, {id: why for id, why in server.problems.items() if id in alive})
+
+
+def rehearsing(session: Session, ids: Iterable[int]) -> Callable[[int], Policy]:
+    """The policies of simulated clients, which want what the session offers; with signing keys if it is signed."""
+    wanted: dict[str, Any] = {"least": session.least, "threshold": session.threshold, "effective": session.effective}
+    if not session.signed:
+        return lambda _: Policy(**wanted)
+    own = {id: keys.signing_key() for id in ids}
+    known = {id: key.public_key() for id, key in own.items()}
+    return lambda id: Policy(**wanted, signing=own[id], known=known)
 
 
 class Rehearsal:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedalpha.secure import keys
 from fedalpha.secure.client import pair_key
+from fedalpha.secure.concentration import effective
 from fedalpha.secure.field import FixedPoint, Words
 from fedalpha.secure.masks import add_mask, needed
 from fedalpha.secure.messages import (
@@ -65,6 +66,7 @@ class Server:
         self._signatures: dict[int, bytes] = {}
         self._revealed: dict[int, Revealed] = {}
         self._closed = False
+        self._lied: set[int] = set()  # who revealed a wrong share; theirs are used last
 
     def invites(self) -> dict[int, Invite]:
         return {id: Invite(self.session.packed, float(weight)) for id, weight in self.weights.items()}
@@ -77,6 +79,8 @@ class Server:
         used = {key for one in self._advertised.values() for key in (one.sealing, one.masking)}
         if used & {message.sealing, message.masking}:
             raise Malformed("it sent a key of another client")
+        if not (keys.usable(message.sealing) and keys.usable(message.masking)):
+            raise Malformed("a public key is not valid")  # every other client would stumble over it
         self._advertised[id] = message
 
     def rosters(self) -> dict[int, Roster]:
@@ -139,6 +143,17 @@ class Server:
         roster = self._ready()
         self._closed = True
         self._enough(len(self._arrived), len(roster.members), "delivered")
+        counts, least = effective(self.weights[id] for id in self._arrived), self.session.effective
+        if counts < least:
+            raise TooFew(
+                f"the weights of the clients that delivered count as {counts:.3g} equal ones, so the sum says too much "
+                f"about the heaviest; it takes {least:g} (effective)"
+            )
+        if not roster.joined(self._arrived):
+            raise TooFew(
+                "the masks of the clients that delivered do not join them all, so their sum would be unmasked in "
+                "parts; give more neighbours"
+            )
         return Survivors(roster.hash, sorted(self._arrived))
 
     # Agreement, with signing keys
@@ -154,7 +169,7 @@ class Server:
         roster, survivors = self._ready(), self.survivors()
         asked = sorted(self._signatures) if self.session.signed else survivors.ids
         if self.session.signed:
-            self._enough(len(asked), len(roster.members), "signed the list of survivors")
+            self._enough(len(asked), len(roster.members), "signed the list of survivors", least=0)
         return dict.fromkeys(asked, Unmask(survivors.packed, dict(self._signatures)))
 
     # Unmasking
@@ -173,7 +188,7 @@ class Server:
         roster, alive = self._ready(), sorted(self._arrived)
         if self._total is None or not self._closed:
             raise TooFew("no masked vector has arrived")
-        self._enough(len(self._revealed), len(roster.members), "helped to unmask the sum")
+        self._enough(len(self._revealed), len(roster.members), "helped to unmask the sum", least=0)
         total, recovery = self._total.copy(), Recovery()
         for id in sorted(self._shares):
             if id in alive:
@@ -193,7 +208,10 @@ class Server:
         roster = self._ready()
         place = {holder: at for at, holder in enumerate(roster.holders(id), start=1)}
         told = {holder: getattr(message, which).get(id) for holder, message in self._revealed.items()}
-        shares = {place[holder]: share for holder, share in told.items() if share is not None}
+        held = {holder: share for holder, share in told.items() if share is not None}
+        honest = {holder: share for holder, share in held.items() if holder not in self._lied}
+        least = roster.shares_needed(id)
+        shares = {place[holder]: share for holder, share in (honest if len(honest) >= least else held).items()}
 
         def right(secret: bytes) -> bool:
             if which == "seeds":
@@ -201,11 +219,12 @@ class Server:
             return keys.public(secret) == roster.by_id[id].masking
 
         try:
-            secret, wrong = recovery.verified(shares, roster.shares_needed(id), right)
+            secret, wrong = recovery.verified(shares, least, right)
         except NotRecovered as reason:
             raise TooFew(f"the mask of client {id} cannot be removed: {reason}") from None
         holders = roster.holders(id)
         for at in wrong:
+            self._lied.add(holders[at - 1])
             self.problems.setdefault(holders[at - 1], f"revealed a wrong share of client {id}")
         return secret
 
@@ -242,10 +261,11 @@ class Server:
             raise Malformed("its message names another client, or it is not in this session")
         return roster
 
-    def _enough(self, present: int, asked: int, did: str) -> None:
-        least = needed(self.session.threshold, asked)
-        if present < least:
-            raise TooFew(f"only {present} of {asked} clients {did}; a secure sum needs {least}")
+    def _enough(self, present: int, asked: int, did: str, least: int | None = None) -> None:
+        """More than the threshold of those who were asked, and ``least``: that of the session unless given."""
+        wanted = max(needed(self.session.threshold, asked), self.session.least if least is None else least)
+        if present < wanted:
+            raise TooFew(f"only {present} of {asked} clients {did}; a secure sum needs {wanted}")
 
 
 KINDS: dict[str, type[Packed]] = {

@@ -9,8 +9,10 @@ at 0 of a random polynomial of degree t − 1.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from fedalpha.rng import generator
 
 PRIME = 2**256 + 297
 """The smallest prime above 2^256, so that every secret of 32 bytes is an element of the field."""
@@ -83,12 +85,12 @@ class Recovery:
     ) -> tuple[bytes, tuple[int, ...]]:
         """The secret for which ``right(secret)`` holds, and the holders whose shares are wrong.
 
-        If the first ``threshold`` shares do not give it, other sets of shares are tried. Wrong shares are looked for
-        only then.
+        If the first ``threshold`` shares do not give it, other sets of shares are tried (`_sets`). Wrong shares are
+        looked for only then.
         """
         if len(shares) < threshold:
             raise NotRecovered(f"{len(shares)} shares arrived, {threshold} are needed")
-        for place, holders in enumerate(islice(combinations(sorted(shares), threshold), self.MOST_TRIES)):
+        for place, holders in enumerate(islice(_sets(sorted(shares), threshold), self.MOST_TRIES)):
             secret = self.secret({x: shares[x] for x in holders})
             if secret is not None and right(secret):
                 return secret, self._wrong(shares, holders) if place else ()
@@ -97,6 +99,19 @@ class Recovery:
     def _wrong(self, shares: Mapping[int, bytes], good: tuple[int, ...]) -> tuple[int, ...]:
         """The holders whose share is not on the polynomial through the good ones."""
         return tuple(x for x in sorted(shares) if x not in good and not _on_curve(shares, good, x))
+
+
+def _sets(holders: Sequence[int], threshold: int) -> Iterator[tuple[int, ...]]:
+    """Sets of ``threshold`` holders: first neighbours in a circle, one of which leaves any single holder out; then any.
+
+    With w wrong shares among n, a set that is drawn is free of them with a chance of about (1 − threshold/n)^w.
+    """
+    n = len(holders)
+    for start in range(n if threshold < n else 1):
+        yield tuple(sorted(holders[(start + step) % n] for step in range(threshold)))
+    rng = generator(0, "sets of shares")
+    while threshold < n:
+        yield tuple(sorted(holders[at] for at in rng.permutation(n)[:threshold]))
 
 
 def _on_curve(shares: Mapping[int, bytes], good: Sequence[int], x: int) -> bool:

@@ -24,9 +24,8 @@ def prepared(session: Session, weight: float, clients: int, update: Vector, loss
     largest = float(np.max(np.abs(update), initial=0.0))
     if not math.isfinite(largest):
         raise Overflow("its update is not finite")
-    norm = math.sqrt(float(np.dot(update, update)))
-    if norm > session.clip:
-        update = update * (session.clip / norm * (1 - 1e-6))
+    if (shorter := clipped(update, session.clip)) is not update:
+        update = shorter
     elif largest > session.range:
         raise Overflow(f"its update has a value beyond the range {session.range:g}: give a larger range, or clip")
     vector = update * (weight * _tilt(session, loss))
@@ -35,6 +34,18 @@ def prepared(session: Session, weight: float, clients: int, update: Vector, loss
     if session.deviation:
         vector = vector + system_generator().normal(0.0, session.noise(clients), len(vector))
     return np.asarray(vector)
+
+
+def clipped(update: Vector, most: float) -> Vector:
+    """The update, scaled to the Euclidean norm ``most`` if it is longer; otherwise the same object.
+
+    >>> np.linalg.norm(clipped(np.array([3.0, 4.0]), 1.0)).round(4)
+    np.float64(1.0)
+    """
+    norm = math.sqrt(float(np.dot(update, update)))
+    if not math.isfinite(norm):
+        raise Overflow("its update is too large for its norm to be computed")
+    return update * (most / norm * (1 - 1e-6)) if norm > most else update
 
 
 def _tilt(session: Session, loss: float | None) -> float:

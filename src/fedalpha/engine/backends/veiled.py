@@ -17,8 +17,7 @@ from fedalpha.combine import Reports, Sum
 from fedalpha.models import Parameters
 from fedalpha.round import Algorithm, Engine, Evaluation, Gate, Nothing, Part, Sample, Train
 from fedalpha.round.orders import Ids
-from fedalpha.secure.client import Policy
-from fedalpha.secure.rounds import Costs, Failed, Rehearsal, Total, session_of, summed
+from fedalpha.secure.rounds import Costs, Failed, Rehearsal, Total, rehearsing, session_of, summed
 from fedalpha.secure.server import Server, Unusable
 from fedalpha.secure.vectors import Vector
 from fedalpha.strategies import Array
@@ -65,7 +64,7 @@ class Veiled:
                 raise Unusable(problems.get(id, "did not deliver"))
             return difference(found[id], broadcast), losses.get(id)
 
-        rehearsal = Rehearsal(lambda _: Policy(least=2, threshold=session.threshold), vector)
+        rehearsal = Rehearsal(rehearsing(session, weights), vector)
         server = Server(session, weights)
         try:
             total = summed(server, rehearsal.ask, self.costs)

@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fedalpha.secure.concentration import effective
 from fedalpha.secure.field import BITS
 from fedalpha.select.base import Select
+from fedalpha.select.poisson import poisson
 from fedalpha.strategies.company import Company
 from fedalpha.text import Registry, Spelled, quoted, whole
 
-_COLLUDING = _DROPPING = 0.1
-"""The shares for which ``neighbours=log`` is secure and survives."""
+COLLUDING = DROPPING = 0.1
+"""The shares of clients for which ``neighbours=log`` is secure and survives."""
 
 
 class Secure(Spelled, ABC):
@@ -23,8 +25,9 @@ class Secure(Spelled, ABC):
     with a larger one says so and drops out. ``clip``: clients first scale their update to this Euclidean norm, if it is
     longer. ``threshold``: more than this share of the clients must be there at every step, or the model is kept.
     ``neighbours``: with whom each client exchanges masks: all, an even number, or log (as few as keep the sum
-    secure if 10 % of the clients collude and 10 % drop out). ``least``: the smallest number of clients in a sum.
-    ``signed``: lists are signed with keys that the nodes were given, so that the server cannot lie about them.
+    secure if 10 % of the clients collude and 10 % drop out). ``least``: the smallest number of clients in a sum;
+    ``effective``: as how many equal clients their weights must count. ``signed``: lists are signed with keys that the
+    nodes were given, so that the server cannot lie about them.
     """
 
     bits: int = 32
@@ -33,6 +36,7 @@ class Secure(Spelled, ABC):
     threshold: float = 2 / 3
     neighbours: int | str = "all"
     least: int = 3
+    effective: float = 2.0
     signed: bool = False
 
     blind: ClassVar[bool] = False
@@ -52,11 +56,18 @@ class Secure(Spelled, ABC):
             number = self.neighbours if isinstance(self.neighbours, int) else 0
             if isinstance(self.neighbours, bool) or number < 2 or number % 2:
                 raise ValueError(f"{name}: neighbours = {quoted(self.neighbours)}; give all, log or an even number")
+        if self.signed and self.neighbours != "all":
+            raise ValueError(
+                f"{name}: signed=true is for a server that may lie, and it could draw rosters until a client has "
+                "the neighbours that it wants; use neighbours=all"
+            )
+        if not 1 <= self.effective < math.inf:
+            raise ValueError(f"{name}: effective = {self.effective!r}; give a number of clients ≥ 1")
         whole(f"{name}: least", self.least, least=2)
 
     def check(self, company: Company) -> None:
         """Raise ValueError for rules that need more than a sum, or that would let clients' models or losses through."""
-        combine, update, select = company.combine, company.update, type(company.select)
+        combine, update, select = company.combine, company.update, company.select
         if not combine.linear and not getattr(combine, "private", False):
             raise ValueError(
                 f"combine = {combine} looks at single models, which {self.text_name} hides from the server; use mean, "
@@ -70,10 +81,20 @@ class Secure(Spelled, ABC):
                 f"update = {update} sends more than a model, and the server would see that of every client; use an "
                 "update that sends a model alone, such as sgd or fedprox"
             )
-        if select.learn is not Select.learn:
+        if type(select).learn is not Select.learn:
             raise ValueError(
-                f"select = {company.select} learns from the training loss of every client, which {self.text_name} does "
+                f"select = {select} learns from the training loss of every client, which {self.text_name} does "
                 "not send; use uniform(C=…)"
+            )
+        if getattr(combine, "private", False) and isinstance(select, poisson) and select.least < self.least:
+            raise ValueError(
+                f"select = {select} may draw fewer clients than {self.text_name} sums: such a round would keep the "
+                f"model, which no ε accounts for; write poisson(C={select.C:g}, least={self.least})"
+            )
+        if getattr(combine, "private", False) and combine.c * self.effective > 1:
+            raise ValueError(
+                f"combine = {combine} lets weights count as fewer than {self.effective:g} clients (effective): such a "
+                f"round would keep the model, which no ε accounts for; use c ≤ {1 / self.effective:g}"
             )
         self._check_weights(company)
 
@@ -110,9 +131,14 @@ class Secure(Spelled, ABC):
 
     def too_few(self, weights: Mapping[int, float]) -> str | None:
         """Why no sum over these clients is made; None if it is."""
-        if len(weights) >= self.least:
-            return None
-        return f"a secure sum of {len(weights)} clients is refused: it takes {self.least} with weight (least)"
+        if len(weights) < self.least:
+            return f"a secure sum of {len(weights)} clients is refused: it takes {self.least} with weight (least)"
+        if (counts := effective(weights.values())) < self.effective:
+            return (
+                f"a secure sum is refused: its weights count as {counts:.3g} equal clients, so it would say too much "
+                f"about the heaviest; it takes {self.effective:g} (effective)"
+            )
+        return None
 
 
 def _overrides(rule: Any, method: str) -> bool:
