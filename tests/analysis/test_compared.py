@@ -112,5 +112,5 @@ def test_mistakes_are_reported_before_anything_is_trained() -> None:
 
 
 def test_progress_is_shown_in_plain_lines(capsys) -> None:
-    compare(digits, ["FedAvg"], seeds=1, callbacks=["progress"], **GIVEN)
+    compare(digits, ["FedAvg"], seeds=1, progress=True, **GIVEN)
     assert "FedAvg, seed 0  round 2/2  accuracy" in capsys.readouterr().out

@@ -43,7 +43,7 @@ def test_the_report_of_a_live_federation(folder: Path) -> None:
     found = CliRunner().invoke(app, ["report", str(folder)])
     assert found.exit_code == 0, found.output
     page = (folder / "report.html").read_text()
-    assert "1 rounds, not finished, a live federation" in page
+    assert "1 round, not finished, a live federation" in page
     assert "berlin" in page
     assert "<script>" not in page
     assert "data:image/png;base64," in page
@@ -55,7 +55,7 @@ def test_the_page_follows_the_run(folder: Path) -> None:
     thread.start()
     try:
         address = f"http://127.0.0.1:{server.server_address[1]}/"
-        assert "1 rounds" in urllib.request.urlopen(address).read().decode()
+        assert "1 round, " in urllib.request.urlopen(address).read().decode()
         with (folder / "history.jsonl").open("a") as rows:
             rows.write(f'uracy": 0.5}}\n{json.dumps({**ROWS[1], "round": 3})}\n')
         assert "3 rounds" in urllib.request.urlopen(address).read().decode()

@@ -10,12 +10,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedalpha.analysis.history import History, Row
+from fedalpha.analysis.history import SAVED, History, Row, interrupted
 from fedalpha.analysis.plots import figure_of
 from fedalpha.analysis.shadows import shadow_summaries
 from fedalpha.store import write_atomically
 from fedalpha.store.files import CONFIG_BYTES, own_size, read_bytes
-from fedalpha.text import shown
+from fedalpha.text import counted, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,8 +65,9 @@ def _page(folder: Path, refresh: int) -> str:
     if own_size(folder / "config.json") is not None:
         config = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
     title = escape(shown(config.get("strategy", folder.name)))
-    done = (folder / "checkpoint" / "finished").exists()
-    facts = [f"{rows[-1]['round'] if rows else 0} rounds", "finished" if done else "not finished"]
+    known = (folder / "checkpoint").is_dir() or own_size(folder / SAVED) is not None
+    done = known and not interrupted(folder)
+    facts = [counted(rows[-1]["round"] if rows else 0, "round"), "finished" if done else "not finished"]
     facts += ["a live federation"] if config.get("federation") == "flower" else []
     last = rows[-1] if rows else {}
     facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
