@@ -126,10 +126,11 @@ class History:
 
         ``R_60`` is `rounds_to` of ``target``. Bytes, local steps and seconds are sums over all rounds.
         """
+        reached = self.rounds_to(target)
         last = self.rows[-1] if self.rows else {}
         found: dict[str, Any] = {"rounds": last.get("round", 0)}
         found |= {name: last.get(name) for name in ("accuracy", "loss")}
-        found[f"R_{100 * target:g}"] = self.rounds_to(target)
+        found[f"R_{100 * target:g}"] = reached
         for name in ("bytes_down", "bytes_up", "steps", "seconds"):
             found[name] = sum(row.get(name) or 0 for row in self.rows)
         found |= {"best_round": self.best.round} if self.best is not None else {}

@@ -47,8 +47,11 @@ def compare(
     >>> compare(digits, ["FedAvg", "FedWorse"], seeds=2, rounds=1, model="softmax", engine="embedded(workers=1)")
     Comparison(2 strategies, 2 seeds: FedAvg, FedWorse)
     """
+    if isinstance(strategies, str | Strategy):
+        raise TypeError(f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']")
     rules = list(dict.fromkeys(STRATEGIES.parse(strategy) for strategy in strategies))
     numbers = _numbers(seeds)
+    callbacks = [callbacks] if isinstance(callbacks, str | Callback) else callbacks
     if not rules:
         raise ValueError("strategies is empty; name at least one, such as 'FedAvg'")
     if not 0 <= target <= 1:

@@ -193,7 +193,8 @@ class Experiment(Setup):
         if isinstance(callbacks, str | Callback):
             callbacks = [callbacks]
         if wrong := [c for c in callbacks if not isinstance(c, str | Callback)]:
-            raise TypeError(f"{wrong[0]!r} is not a callback; subclass fedalpha.runs.callbacks.Callback")
+            what = "a class" if isinstance(wrong[0], type) else "not a callback"
+            raise TypeError(f"{wrong[0]!r} is {what}; give an object of a subclass of fedalpha.Callback, or a logger's text")
         place, watchers = ENGINES.parse(engine), [LOGGERS.parse(callback) for callback in callbacks]
         watchers = [ShowProgress(), *watchers] if progress else watchers
         with ExitStack() as stack:
