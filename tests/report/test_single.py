@@ -80,8 +80,10 @@ def test_the_page_shows_what_was_watched(folder: Path) -> None:
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
     page = (folder / "report.html").read_text()
     assert "best model after round 0, stopped early: round &gt;= 1" in page
-    line = "".join(f"<td>{cell}</td>" for cell in ("0.75", "0.75", "1", "1.6", "0"))
-    line += '<td class="text">FedWorse(k=&lt;2&gt;)</td>'
+    heads = ("mean distance to α", "last", "effective clients", "applied", "rounds without weights")
+    cells = zip(heads, ("0.75", "0.75", "1", "1.6", "0"), strict=True)
+    line = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in cells)
+    line += '<td class="text" data-head="shadow rule">FedWorse(k=&lt;2&gt;)</td>'
     assert line in page
     (folder / "history.jsonl").write_text(json.dumps({**row, "shadow": {rule: {}}}) + "\n")
     assert "not the history of a run" in str(CliRunner().invoke(app, ["report", str(folder)]).exception)

@@ -48,7 +48,9 @@ def compare(
     Comparison(2 strategies, 2 seeds: FedAvg, FedWorse)
     """
     if isinstance(strategies, str | Strategy):
-        raise TypeError(f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']")
+        raise TypeError(
+            f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']"
+        )
     rules = list(dict.fromkeys(STRATEGIES.parse(strategy) for strategy in strategies))
     numbers = _numbers(seeds)
     callbacks = [callbacks] if isinstance(callbacks, str | Callback) else callbacks

@@ -194,7 +194,9 @@ class Experiment(Setup):
             callbacks = [callbacks]
         if wrong := [c for c in callbacks if not isinstance(c, str | Callback)]:
             what = "a class" if isinstance(wrong[0], type) else "not a callback"
-            raise TypeError(f"{wrong[0]!r} is {what}; give an object of a subclass of fedalpha.Callback, or a logger's text")
+            raise TypeError(
+                f"{wrong[0]!r} is {what}; give an object of a subclass of fedalpha.Callback, or a logger's text"
+            )
         place, watchers = ENGINES.parse(engine), [LOGGERS.parse(callback) for callback in callbacks]
         watchers = [ShowProgress(), *watchers] if progress else watchers
         with ExitStack() as stack:
