@@ -19,7 +19,7 @@ comparison = fedalpha.compare(
     seeds=3,
     rounds=8,
     target=0.6,
-    callbacks=["progress"],
+    progress=True,
 )
 print(comparison.table("markdown"))
 

@@ -16,7 +16,7 @@ history = fedalpha.run(
     rounds=10,
     seed=0,
     update="sgd(lr=0.1, batch=16)",
-    callbacks=["progress"],
+    progress=True,
 )
 
 for row in history.rows[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from html import escape
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -110,8 +111,8 @@ def _arguments(make: Any) -> list[str]:
     rows = []
     for p in given:
         kind = p.annotation if isinstance(p.annotation, str) else getattr(p.annotation, "__name__", str(p.annotation))
-        shown = "" if p.annotation is p.empty else f"`{_cell(kind)}`"
-        default = "required" if p.default is p.empty else f"`{_cell(repr(p.default))}`"
+        shown = "" if p.annotation is p.empty else _code(kind)
+        default = "required" if p.default is p.empty else _code(repr(p.default))
         rows.append(f"| `{p.name}` | {shown} | {default if p.kind is not p.VAR_POSITIONAL else 'any number'} |")
     return ["| argument | type | default |\n|---|---|---|\n" + "\n".join(rows) + "\n"] if rows else []
 
@@ -159,10 +160,10 @@ def _commands() -> str:
             said = getattr(p, "help", "") or ""
             default = p.default
             default = "" if callable(default) or default in (None, False, (), []) else str(default)
-            takes = "" if getattr(p, "is_flag", False) else p.type.name.replace("|", "\\|")
+            takes = "" if getattr(p, "is_flag", False) else p.type.name.removesuffix(" range").replace("|", "\\|")
             rows.append(
                 f"| {flags or f'`{p.human_readable_name}`'} | {takes} | {_cell(said)} | "
-                f"{f'`{_cell(default)}`' if default else ''} |"
+                f"{_code(default) if default else ''} |"
             )
         if rows:
             text.append("| option | takes | meaning | default |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
@@ -171,6 +172,11 @@ def _commands() -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _code(text: str) -> str:
+    """Code in a cell. In backticks the backslash of an escaped | would be shown."""
+    return f"<code>{escape(text).replace('|', '&#124;')}</code>" if "|" in text else f"`{_cell(text)}`"
 
 
 def _package(package: str) -> str:

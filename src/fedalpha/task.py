@@ -23,6 +23,19 @@ def classified(output: Tensor, target: Tensor) -> Tensor:
     return right if right.dim() < 2 else right.flatten(1).mean(dim=1)
 
 
+def squared_error(output: Tensor, target: Tensor) -> Tensor:
+    """The mean squared error. One value per sample may have the shape (n,) or (n, 1), whichever the model returns.
+
+    torch's own ``mse_loss`` would compare every sample with every other one where these shapes differ.
+    """
+    if output.numel() != target.numel():
+        raise ValueError(
+            f"there are {output.numel()} outputs for {target.numel()} values; give the model one output per value to "
+            "predict, or leave task out if the targets are labels"
+        )
+    return mse_loss(output, target.reshape(output.shape).to(output.dtype))
+
+
 @dataclass(frozen=True)
 class Task:
     """``loss(output, target)`` is the scalar that clients minimise on a batch.
@@ -43,13 +56,19 @@ class Task:
     scores: tuple[str, ...] | str = ()
 
     def __post_init__(self) -> None:
+        for what, function in (("loss", self.loss), ("correct", self.correct)):
+            if not callable(function) and (what == "loss" or function is not None):
+                raise TypeError(
+                    f"Task: {what} = {function!r} is not a function of (output, target); a task with a name is given "
+                    "as federation(…, task='mse')"
+                )
         names = self.scores.replace(",", " ").split() if isinstance(self.scores, str) else self.scores
         object.__setattr__(self, "scores", tuple(names))
         for name in names:
             if name not in SCORES:
                 raise ValueError(f"unknown score {quoted(name)}; {nearest(name, SCORES)}")
         if self.separable is None:
-            object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss))
+            object.__setattr__(self, "separable", self.loss in (cross_entropy, mse_loss, squared_error))
 
     def describe(self) -> dict[str, Any]:
         """The task as JSON; functions by their names."""
@@ -86,7 +105,7 @@ def summed(output: Tensor, target: Tensor) -> Tensor:
 
 TASKS = {
     "cross_entropy": Task(),
-    "mse": Task(loss=mse_loss, correct=None),
+    "mse": Task(loss=squared_error, correct=None),
     "summed": Task(loss=summed, reduction="sum"),
     "batch_softmax": Task(loss=batch_softmax, reduction="sum"),
 }

@@ -105,6 +105,8 @@ def test_mistakes_are_reported_before_anything_is_trained() -> None:
         compare(digits, ["FedAvg", "switch(FedWorse, FedAvg, accuracy=0.6)"], **given)
     with pytest.raises(TypeError, match="no argument 'round'; did you mean 'rounds'"):
         compare(digits, ["FedAvg"], round=3)
+    with pytest.raises(TypeError, match=r"'FedAvg' is one strategy; give a list"):
+        compare(digits, "FedAvg", **given)
     with pytest.raises(ValueError, match="seeds = 0"):
         compare(digits, ["FedAvg"], seeds=0)
     with pytest.raises(ValueError, match=r"is the same for every run; write \{run\} in it"):
@@ -112,5 +114,5 @@ def test_mistakes_are_reported_before_anything_is_trained() -> None:
 
 
 def test_progress_is_shown_in_plain_lines(capsys) -> None:
-    compare(digits, ["FedAvg"], seeds=1, callbacks=["progress"], **GIVEN)
+    compare(digits, ["FedAvg"], seeds=1, progress=True, **GIVEN)
     assert "FedAvg, seed 0  round 2/2  accuracy" in capsys.readouterr().out

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import fedalpha
 from fedalpha import Callback, Evaluate, History
+from fedalpha.report.single import run_page
 from histories import same_model, without_times
 
 ENGINE = "embedded(workers=1)"
@@ -50,6 +51,9 @@ def test_the_summary_describes_the_last_row(history) -> None:
     assert found["R_50"] == history.rounds_to(0.5)
     assert found["bytes_up"] == sum(row["bytes_up"] for row in history.rows)
     assert found["best_round"] == history.best.round
+    for wrong in (60, "a", -0.1):
+        with pytest.raises(ValueError, match=r"give an accuracy between 0 and 1 \(0\.6, not 60\)"):
+            history.summary(wrong)  # type: ignore[arg-type]
 
 
 def test_the_plot_is_a_figure_and_draws_the_rows(history) -> None:
@@ -64,6 +68,8 @@ def test_the_plot_is_a_figure_and_draws_the_rows(history) -> None:
     assert np.array_equal(ax.lines[0].get_ydata(), history["effective_clients"][1:])
     with pytest.raises(ValueError, match="unknown column 'los'; did you mean 'loss'"):
         history.plot(column="los")
+    with pytest.raises(TypeError, match="'loss' is not an axis of matplotlib; the column to draw is column='loss'"):
+        history.plot("loss")  # type: ignore[arg-type]
 
 
 def test_pandas_has_a_line_per_row(history) -> None:
@@ -80,11 +86,13 @@ def test_a_saved_history_is_loaded_as_it_was(history, tmp_path: Path) -> None:
     assert same_model(again, history)
     assert again.best.round == history.best.round
     assert not again.interrupted
+    assert "9 rounds, finished" in run_page(there)
     with pytest.raises(ValueError, match="not an empty folder"):
         history.save(there)
     about = json.loads((there / "saved.json").read_text())
     (there / "saved.json").write_text(json.dumps({**about, "interrupted": True}))
     assert History.load(there).interrupted
+    assert "9 rounds, not finished" in run_page(there)
     (there / "saved.json").write_text(json.dumps({**about, "format": 99}))
     with pytest.raises(ValueError, match="has the format 99; this version reads 1"):
         History.load(there)

@@ -51,6 +51,11 @@ def test_the_list_of_commands_cuts_no_sentence() -> None:
             assert " ".join((command.help or "").split("\n\n")[0].split()).split(". ")[0] in shown
 
 
+def test_an_unknown_command_is_named_once_with_what_is_close() -> None:
+    said = CliRunner().invoke(app, ["runn"]).output
+    assert "No such command 'runn'; did you mean 'run' or 'tune'? (known: run, " in said
+
+
 def test_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[36m--rounds" in CliRunner().invoke(app, ["run", "--help"], color=True).output
     assert "\x1b" not in CliRunner().invoke(app, ["run", "--help"]).output

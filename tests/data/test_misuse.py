@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 import fedalpha
-from fedalpha import federation
+from fedalpha import Task, federation
 
 X = torch.arange(240, dtype=torch.float32).view(60, 4) / 240
 Y = torch.arange(60) % 3
@@ -217,8 +217,35 @@ def test_samples_of_a_data_set_that_differ_in_shape_are_named() -> None:
         (lambda: nn.Linear(7, 3), "cannot take samples of shape \\(4,\\).*reshape X"),
         (lambda: nn.Linear(4, 2), "2 outputs, but there are 3 classes"),
         (lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (3, 2))), "output has shape"),
+        (nn.Linear, "the model cannot be made: .*lambda: nn.Linear"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_before_training(model: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises((ValueError, TypeError), match=said):
         trained(federation((X, Y), clients=2), model)
+
+
+def test_values_may_have_either_shape_and_are_compared_with_their_own_outputs() -> None:
+    flat = trained(federation((X, Y.float()), clients=2, task="mse"), lambda: nn.Linear(4, 1))
+    column = trained(federation((X, Y.float()[:, None]), clients=2, task="mse"), lambda: nn.Linear(4, 1))
+    assert flat.loss.tolist() == column.loss.tolist()
+    own = Task(loss=nn.functional.mse_loss, correct=None)
+    with pytest.raises(ValueError, match=r"outputs of shape \(2, 1\) with targets of shape \(2,\).*y\[:, None\]"):
+        trained(federation((X, Y.float()), clients=2, task=own), lambda: nn.Linear(4, 1))
+    with pytest.raises(ValueError, match=r"6 outputs for 2 values.*leave task out"):
+        trained(federation((X, Y), clients=2, task="mse"), lambda: nn.Linear(4, 3))
+    each = Task(loss=lambda output, target: (output - target) ** 2, correct=None)
+    with pytest.raises(ValueError, match=r"the loss returned shape \(2, 1\).*take its mean"):
+        trained(federation((X, Y.float()[:, None]), clients=2, task=each), lambda: nn.Linear(4, 1))
+
+
+def test_a_task_is_made_of_functions() -> None:
+    with pytest.raises(TypeError, match=r"loss = 'mse' is not a function.*task='mse'"):
+        Task(loss="mse")  # type: ignore[arg-type]
+
+
+def test_missing_values_are_refused() -> None:
+    x = X.float().clone()
+    x[3, 1] = float("nan")
+    with pytest.raises(ValueError, match="NaN or infinite values, the first in sample 3; fill them in"):
+        federation((x, Y), clients=2)

@@ -30,7 +30,8 @@ class Chromium:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         options += ["--remote-debugging-port=0", f"--user-data-dir={self._profile.name}"]
-        options += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
+        options += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"]
+        options += ["--hide-scrollbars"]
         self._process = subprocess.Popen(
             [PROGRAM, *options, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

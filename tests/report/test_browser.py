@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fedalpha.report.single import write_run_report
 from fedalpha.study import study
 from fedalpha.study.runner import to_toml
 from packs import unpack
@@ -104,6 +106,20 @@ def test_every_number_of_the_table_is_on_a_phones_screen(page: Chromium) -> None
     assert page.value(outside) == 0
     heads = "getComputedStyle(document.querySelector('.scroll td.number'), '::before').content"
     assert len(page.value(heads)) > 4  # the column's name stands beside the number
+
+
+def test_the_page_of_a_run_stays_on_a_phones_screen(browser: Chromium, tmp_path: Path) -> None:
+    rule = "switch(FedSoftWorse(T=0.2), cap(FedAvg, 0.1), at=10)"
+    row = {"round": 1, "accuracy": 0.5, "loss": 1.0, "bytes_up": 10**9, "seconds": 12.5, "cohort": [0], "alpha": [1.0]}
+    row["shadow"] = {rule: {"alpha": [1.0], "distance": 0.0, "effective_clients": 1.0, "heaviest": 1.0}}
+    (tmp_path / "history.jsonl").write_text(f"{json.dumps(row)}\n")
+    browser.resize(390, 844, mobile=True)
+    browser.open(write_run_report(tmp_path).as_uri())
+    outside = """[...document.querySelectorAll('td')].filter((cell) => {
+        const box = cell.getBoundingClientRect(); return box.left < 0 || box.right > 390; }).length"""
+    assert browser.value("document.querySelectorAll('td').length") > 10
+    assert browser.value(outside) == 0
+    assert "bytes up" in browser.value("getComputedStyle(document.querySelectorAll('td')[12], '::before').content")
 
 
 def test_names_are_written_in_full_and_the_target_has_its_name(page: Chromium) -> None:

@@ -43,7 +43,7 @@ def test_the_report_of_a_live_federation(folder: Path) -> None:
     found = CliRunner().invoke(app, ["report", str(folder)])
     assert found.exit_code == 0, found.output
     page = (folder / "report.html").read_text()
-    assert "1 rounds, not finished, a live federation" in page
+    assert "1 round, not finished, a live federation" in page
     assert "berlin" in page
     assert "<script>" not in page
     assert "data:image/png;base64," in page
@@ -55,7 +55,7 @@ def test_the_page_follows_the_run(folder: Path) -> None:
     thread.start()
     try:
         address = f"http://127.0.0.1:{server.server_address[1]}/"
-        assert "1 rounds" in urllib.request.urlopen(address).read().decode()
+        assert "1 round, " in urllib.request.urlopen(address).read().decode()
         with (folder / "history.jsonl").open("a") as rows:
             rows.write(f'uracy": 0.5}}\n{json.dumps({**ROWS[1], "round": 3})}\n')
         assert "3 rounds" in urllib.request.urlopen(address).read().decode()
@@ -80,8 +80,10 @@ def test_the_page_shows_what_was_watched(folder: Path) -> None:
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
     page = (folder / "report.html").read_text()
     assert "best model after round 0, stopped early: round &gt;= 1" in page
-    line = "".join(f"<td>{cell}</td>" for cell in ("0.75", "0.75", "1", "1.6", "0"))
-    line += '<td class="text">FedWorse(k=&lt;2&gt;)</td>'
+    heads = ("mean distance to α", "last", "effective clients", "applied", "rounds without weights")
+    cells = zip(heads, ("0.75", "0.75", "1", "1.6", "0"), strict=True)
+    line = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in cells)
+    line += '<td class="text" data-head="shadow rule">FedWorse(k=&lt;2&gt;)</td>'
     assert line in page
     (folder / "history.jsonl").write_text(json.dumps({**row, "shadow": {rule: {}}}) + "\n")
     assert "not the history of a run" in str(CliRunner().invoke(app, ["report", str(folder)]).exception)

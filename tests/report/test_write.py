@@ -13,8 +13,10 @@ from threading import Thread
 
 import pytest
 import scipy.stats
+from typer.testing import CliRunner
 
 from fedalpha.analysis.columns import numbers
+from fedalpha.cli import app
 from fedalpha.report import gather, live_server, write_report
 from fedalpha.report.content import _label_counts, alphas, content, diagnostics
 from fedalpha.study import study
@@ -137,6 +139,8 @@ def test_an_unfinished_study_has_a_report(tmp_path: Path) -> None:
 def test_a_folder_without_a_study_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no study\.json"):
         write_report(tmp_path)
+    for folder, said in ((tmp_path, "holds none of study.json"), (tmp_path / "none", "is not a folder; give")):
+        assert said in str(CliRunner().invoke(app, ["report", str(folder)]).exception)
 
 
 def test_the_live_page_is_served_on_loopback_only(shown: Path) -> None:

@@ -352,6 +352,8 @@ def test_what_is_no_federation_or_callback_is_refused_at_once(digits: Pooled) ->
         fedalpha.run("digits", "mlp")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is not a callback"):
         fedalpha.run(digits, "mlp", rounds=1, callbacks=[print])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"is a class; give an object of a subclass of fedalpha\.Callback"):
+        fedalpha.run(digits, "mlp", rounds=1, callbacks=[fedalpha.Callback])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="cannot be used here"):
         fedalpha.run(digits, "mlp", rounds=1, engine="embedded(device='cuda:97')")
 

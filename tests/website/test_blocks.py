@@ -35,6 +35,14 @@ def test_every_block_has_a_language() -> None:
     assert bare == [], "write ```text for output"
 
 
+def test_extras_are_added_without_replacing_an_editable_install() -> None:
+    """``pip install ".[studies]"`` would replace it by a copy; ``pip install "fedalpha[studies]"`` keeps it."""
+    given = {page: [c for b in blocks(page) if b.language == "sh" for c in commands(b.code)] for page in pages()}
+    local = {page for page, found in given.items() for c in found if c[:2] == ["pip", "install"] and c[2][0] == "."}
+    assert local == {"docs/tutorial/index.md"}
+    assert 'pip install ".[' not in (ROOT / "README.md").read_text()
+
+
 def test_commands_are_made_small() -> None:
     text = 'fedalpha run --dataset mnist --model cnn \\\n  --clients 100 --strategy "FedWorse(k=1)"  # a note\n'
     (found,) = commands(text)

@@ -15,7 +15,7 @@ from fedalpha.analysis.columns import numbers
 from fedalpha.analysis.measures.base import rounds_to
 from fedalpha.store.exports import html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
-from fedalpha.text import nearest, shown
+from fedalpha.text import counted, nearest, shown
 
 if TYPE_CHECKING:  # torch is needed to read a model, not to hold rows
     import pandas as pd
@@ -65,14 +65,14 @@ class History:
     best: Best | None = None
     state: ServerState | None = None
     """The server's state after the last row; None for a history that was read from files."""
-    more: Callable[[int, Sequence[Any]], History] | None = field(default=None, repr=False)
+    more: Callable[[int, Sequence[Any], bool], History] | None = field(default=None, repr=False)
     """How `continue_` plays more rounds."""
 
     def __repr__(self) -> str:
         if not self.rows:
             return "History(no rows)"
         last = self.rows[-1]
-        parts = [f"{last['round']} rounds"]
+        parts = [counted(last["round"], "round")]
         parts += [f"{name} {last[name]:.4g}" for name in ("accuracy", "loss") if last.get(name) is not None]
         parts += [f"best after round {self.best.round}"] if self.best is not None else []
         parts += [f"stopped: {self.stopped}"] if self.stopped is not None else []
@@ -127,10 +127,11 @@ class History:
         ``R_60`` is `rounds_to` of ``target``, and with a clock ``T_60`` the simulated seconds until then and ``time``
         those of the whole run. Bytes, local steps and seconds are sums over all rounds.
         """
+        reached = self.rounds_to(target)
         last = self.rows[-1] if self.rows else {}
         found: dict[str, Any] = {"rounds": last.get("round", 0)}
         found |= {name: last.get(name) for name in ("accuracy", "loss")}
-        found[f"R_{100 * target:g}"] = reached = self.rounds_to(target)
+        found[f"R_{100 * target:g}"] = reached
         if last.get("time") is not None:
             found[f"T_{100 * target:g}"] = None if reached is None else self.rows[reached]["time"]
             found["time"] = last["time"]
@@ -191,10 +192,10 @@ class History:
         """The history of a run folder, or of a folder that `save` wrote."""
         return read(folder)
 
-    def continue_(self, rounds: int, callbacks: Sequence[Any] = ()) -> History:
+    def continue_(self, rounds: int, callbacks: Sequence[Any] = (), progress: bool = False) -> History:
         """Play on until ``rounds`` rounds in all; the rows are those of a run that had them from the start.
 
-        The history itself is not changed. ``callbacks`` watch the rounds that are played now.
+        The history itself is not changed. ``callbacks`` and ``progress`` watch the rounds that are played now.
         """
         if self.more is None:
             raise ValueError(
@@ -208,7 +209,7 @@ class History:
             raise ValueError(
                 f"the run stopped early ({self.stopped}); run it without this condition to play more rounds"
             )
-        return self.more(rounds, callbacks)
+        return self.more(rounds, callbacks, progress)
 
 
 def read(folder: str | Path) -> History:
@@ -225,12 +226,12 @@ def read(folder: str | Path) -> History:
     return History(
         rows,
         _load(folder / "model.safetensors") or {},
-        _interrupted(folder),
+        interrupted(folder),
         best=Best(rows[kept], best) if kept is not None and best is not None else None,
     )
 
 
-def _interrupted(folder: Path) -> bool:
+def interrupted(folder: Path) -> bool:
     """Whether the run of a folder has not ended: it was interrupted, or is still running."""
     if (folder / "checkpoint").is_dir():
         return not (folder / "checkpoint" / "finished").is_file()

@@ -79,6 +79,8 @@ def figure_of(
     shown = [_described(name) for name in wanted]
     if ax is None:
         fig, axes = figure(11 if len(shown) > 1 else 6.5, 4.4, columns=len(shown))
+    elif not hasattr(ax, "get_figure"):
+        raise TypeError(f"{ax!r} is not an axis of matplotlib; the column to draw is column={ax!r}")
     else:
         found = ax.get_figure(root=True)
         assert found is not None, "an axis belongs to a figure"

@@ -103,8 +103,11 @@ def latex(text: str) -> str:
 
     >>> latex("FedSoftBetter_x(T=20 %) ≥ 3")
     'FedSoftBetter\\\\_x(T=20 \\\\%) $\\\\geq$ 3'
+    >>> latex("-1.5 ± 2")  # a hyphen would be shorter than a minus
+    '$-$1.5 $\\\\pm$ 2'
     """
-    return "".join(_LATEX.get(letter, letter) for letter in plain(text, lines=True))
+    signed = re.sub(r"(^|\s)-(?=\d)", r"\1−", plain(text, lines=True))
+    return "".join(_LATEX.get(letter, letter) for letter in signed)
 
 
 def p_text(p: float | None) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import click
 import typer.core
 
+from fedalpha.text import nearest, quoted
+
 
 class Formatter(click.HelpFormatter):
     """Headings are bold, and names of options and commands have a colour."""
@@ -67,6 +69,14 @@ class Group(_Coloured, typer.core.TyperGroup):
             _show(ctx, stderr=True)
             ctx.exit(2)
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word. typer and click would both append what is close to an unknown one."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {quoted(args[0])}; {nearest(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -36,6 +36,10 @@ def report(
             raise ValueError("--live shows a study's folder, not a page; leave it out")
         print(f"{folder}: {counted(fill_page(folder), 'table')} rewritten")
         return
+    files = ("study.json", "history.jsonl", "comparison.json")
+    if not any((folder / name).is_symlink() or (folder / name).exists() for name in files):
+        found = f"holds none of {', '.join(files)}" if folder.is_dir() else "is not a folder"
+        raise ValueError(f"{folder} {found}; give a folder that `fedalpha study`, `run` or `compare` wrote")
     if is_comparison(folder):
         if live:
             raise ValueError("--live follows a study or a run, but a comparison has ended; leave --live out")

@@ -102,6 +102,8 @@ class Federation(ABC):
     def _contents(self) -> list[str]:
         """What the clients and the server hold, in words."""
         kinds = [counted(self.classes, "class", "classes")] if self.task.correct is not None and self.classes else []
+        if self.test.y.is_floating_point():
+            kinds = [counted(self.classes, "value to predict", "values to predict")]
         held = [f"{len(self.test):,} test samples"]
         held += [f"{len(self.validation):,} validation samples"] if self.validation is not None else []
         return [*kinds, *held]

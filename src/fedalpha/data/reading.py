@@ -113,6 +113,11 @@ def samples(x: Any) -> Tensor:
         raise ValueError(f"cannot read X: {error}; give an array or a tensor of numbers, one sample per row") from None
     if found.dim() == 0:
         raise ValueError("X is a single number; give one sample per row")
+    if found.is_floating_point() and not (finite := torch.isfinite(found)).all():
+        row = int((~finite).reshape(len(found), -1).any(dim=1).nonzero()[0, 0])
+        raise ValueError(
+            f"X holds NaN or infinite values, the first in sample {row}; fill them in, or leave these samples out"
+        )
     if found.dtype == torch.float64 or found.dtype == torch.bool:
         return found.to(torch.float32)
     return found if found.is_floating_point() or found.dtype == torch.uint8 else found.to(torch.int64)

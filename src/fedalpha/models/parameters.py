@@ -29,7 +29,13 @@ def initial(
                 architecture = BuiltIn(MODELS.parse(model), tuple(shape), classes)
                 module = architecture.build()
             else:
-                module = model()
+                try:
+                    module = model()
+                except TypeError as error:
+                    raise TypeError(
+                        f"the model cannot be made: {error}; give a name such as 'mlp', an nn.Module, or a function "
+                        "without arguments that returns one (lambda: nn.Linear(64, 10))"
+                    ) from error
                 if not isinstance(module, nn.Module):
                     raise TypeError(
                         f"model() returned {type(module).__name__}; give an nn.Module or a function that returns one"

@@ -10,12 +10,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedalpha.analysis.history import History, Row
+from fedalpha.analysis.history import SAVED, History, Row, interrupted
 from fedalpha.analysis.plots import figure_of
 from fedalpha.analysis.shadows import shadow_summaries
 from fedalpha.store import write_atomically
 from fedalpha.store.files import CONFIG_BYTES, own_size, read_bytes
-from fedalpha.text import shown
+from fedalpha.text import counted, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,9 +28,12 @@ _STYLE = (
     "h1{font-size:1.5em;overflow-wrap:anywhere}img{max-width:100%;background:#fff;border-radius:4px}"
     "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
-    "td.text,th.text{text-align:left;white-space:normal}.scroll{overflow-x:auto}"
-    "@media(max-width:600px){table{font-size:12px}td,th{padding:.2em .3em}"
-    "th,td{white-space:normal}.text{overflow-wrap:anywhere}}"
+    "td.text,th.text{text-align:left;white-space:normal}.scroll,.picture{overflow-x:auto}"
+    # On a phone a row is a paragraph: its numbers stand beside the names of their columns, and nothing leaves the screen.
+    "@media(max-width:600px){.picture img{max-width:none;width:640px}table,tbody,tr{display:block}"
+    "tr:first-child{display:none}tr{padding:.3em 0;border-bottom:1px solid #8884}"
+    "td{display:inline-block;padding:0 1em 0 0;border:0}td::before{content:attr(data-head) ' ';opacity:.7}"
+    "td.text{display:block;overflow-wrap:anywhere}td:empty{display:none}}"
 )
 _TEXTS = frozenset({"reason", "kept", "shadow rule", "strategy", "node"})
 """Columns of words; the others hold numbers."""
@@ -65,8 +68,9 @@ def _page(folder: Path, refresh: int) -> str:
     if own_size(folder / "config.json") is not None:
         config = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
     title = escape(shown(config.get("strategy", folder.name)))
-    done = (folder / "checkpoint" / "finished").exists()
-    facts = [f"{rows[-1]['round'] if rows else 0} rounds", "finished" if done else "not finished"]
+    known = (folder / "checkpoint").is_dir() or own_size(folder / SAVED) is not None
+    done = known and not interrupted(folder)
+    facts = [counted(rows[-1]["round"] if rows else 0, "round"), "finished" if done else "not finished"]
     facts += ["a live federation"] if config.get("federation") == "flower" else []
     last = rows[-1] if rows else {}
     facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
@@ -149,9 +153,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table that scrolls where the screen is too narrow."""
     if not rows:
         return "<p>None.</p>"
-    kinds = [' class="text"' if head in _TEXTS else "" for head in heads]
-    head = "".join(f"<th{kind}>{escape(cell)}</th>" for kind, cell in zip(kinds, heads, strict=True))
-    lines = ["".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, row, strict=True)) for row in rows]
+    held = [place for place in range(len(heads)) if any(row[place] for row in rows)]  # empty columns are left out
+    kinds = {place: ' class="text"' if heads[place] in _TEXTS else "" for place in held}
+    head = "".join(f"<th{kinds[place]}>{escape(heads[place])}</th>" for place in held)
+    about = {place: f'{kinds[place]} data-head="{escape(heads[place])}"' for place in held}
+    lines = ["".join(f"<td{about[place]}>{escape(row[place])}</td>" for place in held) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
@@ -165,4 +171,4 @@ def picture(figure: Figure) -> str:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=130)
     content = base64.b64encode(drawn.getvalue()).decode()
-    return f'<img alt="accuracy and loss" src="data:image/png;base64,{content}">'
+    return f'<div class="picture"><img alt="accuracy and loss" src="data:image/png;base64,{content}"></div>'

@@ -27,6 +27,7 @@ def compare(
     seeds: int | Iterable[int] = 3,
     target: float = 0.6,
     callbacks: Watchers = (),
+    progress: bool = False,
     out: str | Path | None = None,
     **options: Any,
 ) -> Comparison:
@@ -35,8 +36,9 @@ def compare(
     ``federation`` is one federation for all seeds, or a function of the seed that returns one, so that the partition
     changes with the seed as it does on the command line. The first strategy is the reference. ``seeds`` is how many, or
     which. ``options`` are the other arguments of `fedalpha.run`: model, rounds, update, engine … ``callbacks`` watch
-    every run; a logger that writes to a file needs {run} in its text, as in "csv('logs/{run}.csv')". ``out`` is a
-    folder with a folder per run, the tables and the curves: the same call again resumes there.
+    every run; a logger that writes to a file needs {run} in its text, as in "csv('logs/{run}.csv')".
+    ``progress=True`` shows how far all runs are. ``out`` is a folder with a folder per run, the tables and the curves:
+    the same call again resumes there.
 
     Ctrl-C ends the comparison early; it then holds the runs that are finished, and says so.
 
@@ -45,8 +47,13 @@ def compare(
     >>> compare(digits, ["FedAvg", "FedWorse"], seeds=2, rounds=1, model="softmax", engine="embedded(workers=1)")
     Comparison(2 strategies, 2 seeds: FedAvg, FedWorse)
     """
+    if isinstance(strategies, str | Strategy):
+        raise TypeError(
+            f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']"
+        )
     rules = list(dict.fromkeys(STRATEGIES.parse(strategy) for strategy in strategies))
     numbers = _numbers(seeds)
+    callbacks = [callbacks] if isinstance(callbacks, str | Callback) else callbacks
     if not rules:
         raise ValueError("strategies is empty; name at least one, such as 'FedAvg'")
     if not 0 <= target <= 1:
@@ -61,16 +68,16 @@ def compare(
     of_seed = _by_seed(federation)
     for strategy in names:  # mistakes are reported before anything is trained
         planned(strategy, numbers[0], of_seed(numbers[0]))
-    progress = ShowProgress(total=len(names) * len(numbers) * given["rounds"]) if "progress" in callbacks else None
+    display = ShowProgress(total=len(names) * len(numbers) * given["rounds"]) if progress else None
     watchers = {
         (s, n): run_loggers(callbacks, run_name(s, n), len(names) * len(numbers) > 1) for n in numbers for s in names
     }
 
     def play(strategy: str, seed: int) -> History:
         shown: list[Callback] = []
-        if progress is not None:
-            progress.label = f"{strategy}, seed {seed}"
-            shown = [progress]
+        if display is not None:
+            display.label = f"{strategy}, seed {seed}"
+            shown = [display]
         folder = None if out is None else Path(out) / run_name(strategy, seed)
         experiment = planned(strategy, seed, of_seed(seed))
         return experiment.run(engine, [*shown, *watchers[strategy, seed]], folder)
@@ -78,8 +85,8 @@ def compare(
     try:
         runs, interrupted = play_all(list(names), numbers, play)
     finally:
-        if progress is not None:
-            progress.close()
+        if display is not None:
+            display.close()
     if not runs:
         raise KeyboardInterrupt
     found = Comparison(runs, target, interrupted=interrupted)
@@ -105,7 +112,7 @@ def play_all(
 
 def run_loggers(callbacks: Watchers, name: str, several: bool) -> list[Callback]:
     """The callbacks of one run. With several runs each text must contain {run}, so that each run has its own file."""
-    texts = [text for text in callbacks if isinstance(text, str) and text != "progress"]
+    texts = [text for text in callbacks if isinstance(text, str)]
     for text in texts:
         if several and "{run}" not in text:
             raise ValueError(f"log = {text!r} is the same for every run; write {{run}} in it, as in csv('{{run}}.csv')")
@@ -118,7 +125,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     known = {
         name: p.default
         for name, p in inspect.signature(run).parameters.items()
-        if p.default is not p.empty and name not in ("engine", "callbacks", "out")
+        if p.default is not p.empty and name not in ("engine", "callbacks", "progress", "out")
     }
     for name in options:
         if name in ("strategy", "seed"):

@@ -26,6 +26,7 @@ from fedalpha.runs.description import describe
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.runs.folder import Folder
 from fedalpha.runs.loggers import LOGGERS
+from fedalpha.runs.loggers.progress import ShowProgress
 from fedalpha.runs.measuring import Measuring, tested_part, timed_part
 from fedalpha.runs.setup import AnyModel, Setup
 from fedalpha.select import SELECTIONS, Select
@@ -59,6 +60,7 @@ def run(
     evaluate: int | Evaluate = 1,
     engine: str | Place = "embedded",
     callbacks: Sequence[str | Callback] = (),
+    progress: bool = False,
     out: str | Path | Folder | None = None,
 ) -> History:
     """Train for ``rounds`` rounds and return the history.
@@ -78,7 +80,8 @@ def run(
     ``engine`` says where clients are computed: "embedded" (this machine), "embedded(workers=2)",
     "ray(address='head:6379')" or "flower" (its simulation runtime). It changes no byte of the result.
 
-    ``callbacks`` watch the run: objects, or loggers as text, such as "csv(rounds.csv)".
+    ``callbacks`` watch the run: objects, or loggers as text, such as "csv(rounds.csv)". ``progress=True`` shows how far
+    it is: a bar on a terminal, a line that changes in a notebook, plain lines elsewhere.
 
     ``out`` writes a run folder, where every round is saved (`Folder` has more options): the same call again
     resumes after the last saved round, to the same bytes. Nothing global is changed: torch's generator and number
@@ -111,7 +114,7 @@ def run(
         availability=availability,
         evaluate=evaluate,
     )
-    history = planned.run(engine, callbacks, out)
+    history = planned.run(engine, callbacks, out, progress=progress)
     if history.interrupted:
         raise Interrupted(history, resumable=out is not None)
     return history
@@ -184,13 +187,18 @@ class Experiment(Setup):
         callbacks: Sequence[str | Callback] = (),
         out: str | Path | Folder | None = None,
         begin: tuple[ServerState, Sequence[Row]] | None = None,
+        progress: bool = False,
     ) -> History:
         """Start the engine and play all rounds; ``begin`` is a state to continue from, with the rows that led to it."""
         if isinstance(callbacks, str | Callback):
             callbacks = [callbacks]
         if wrong := [c for c in callbacks if not isinstance(c, str | Callback)]:
-            raise TypeError(f"{wrong[0]!r} is not a callback; subclass fedalpha.runs.callbacks.Callback")
+            what = "a class" if isinstance(wrong[0], type) else "not a callback"
+            raise TypeError(
+                f"{wrong[0]!r} is {what}; give an object of a subclass of fedalpha.Callback, or a logger's text"
+            )
         place, watchers = ENGINES.parse(engine), [LOGGERS.parse(callback) for callback in callbacks]
+        watchers = [ShowProgress(), *watchers] if progress else watchers
         with ExitStack() as stack:
             stack.enter_context(single_thread())
             check_fit(self.start().broadcast, self.federation, self.algorithm.update)
@@ -215,12 +223,12 @@ class Experiment(Setup):
     def _continuable(self, history: History, place: Place, out: str | Path | Folder | None) -> History:
         """The history with a way to play more rounds."""
 
-        def more(rounds: int, callbacks: Sequence[str | Callback]) -> History:
+        def more(rounds: int, callbacks: Sequence[str | Callback], progress: bool) -> History:
             longer = dataclasses.replace(self, rounds=rounds)
             begin = None if history.state is None else (history.state, [dict(row) for row in history.rows])
             longer._forget_end(begin)
             folder = out.lengthened(rounds) if isinstance(out, Folder) else out
-            return longer.run(place, callbacks, folder, begin)
+            return longer.run(place, callbacks, folder, begin, progress)
 
         return dataclasses.replace(history, more=more)
 

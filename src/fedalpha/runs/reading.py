@@ -29,7 +29,8 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
         if not isinstance(values, dict):
             raise ValueError("it is not a table of settings")
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}") from None
+        quotes = "" if path.suffix == ".json" else "; texts stand in quotes"
+        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}{quotes}") from None
     for recorded in ("versions", "resumed_with"):
         values.pop(recorded, None)
     _check_here(values, path)

@@ -337,5 +337,5 @@ def settings(values: Mapping[str, Any]) -> Settings:
         if isinstance(cause := problem.get("ctx", {}).get("error"), UntrustedError):
             raise cause from None
         where = ".".join(str(part) for part in problem["loc"])
-        reason = problem["msg"].removeprefix("Value error, ")
+        reason = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
         raise ValueError(f"{where} = {quoted(problem['input'])}: {reason}" if where else reason) from None

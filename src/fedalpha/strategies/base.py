@@ -208,5 +208,6 @@ STRATEGIES: Registry[Strategy] = Registry(
     Strategy,  # type: ignore[type-abstract]
     (DISCOUNTS,),
     package=__package__,
+    usual="FedAvg",
 )
 """Every strategy that can be written as text."""

@@ -42,5 +42,5 @@ def explained(error: ValidationError) -> str:
             return f"{where}: {quoted(problem['input'])} is too long; give {problem['ctx']['max_length']} values"
         case "dict_type" | "model_type":
             return f"{where}: {quoted(problem['input'])} is not a table; write {{ key = value }}"
-    reason = problem["msg"].removeprefix("Value error, ")
+    reason = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     return f"{where}: {reason}" if where else reason

@@ -80,16 +80,23 @@ class Registry(Generic[T]):
 
     A registry finds the modules of its ``package`` by itself: at the first look-up it imports every one of them, so
     that a file in that folder needs no mention elsewhere. ``arguments``: registries of other kinds whose objects may
-    stand as arguments.
+    stand as arguments. ``usual`` is the text that errors give as an example, the shortest one by default.
     """
 
     def __init__(
-        self, kind: str, base: type[T], arguments: tuple[Registry[Any], ...] = (), *, package: str | None = None
+        self,
+        kind: str,
+        base: type[T],
+        arguments: tuple[Registry[Any], ...] = (),
+        *,
+        package: str | None = None,
+        usual: str = "",
     ) -> None:
         self.kind = kind
         self.base = base
         self._arguments = arguments
         self._package = package
+        self._usual = usual
         self._complete = package is None
         self._entries: dict[str, Entry[T]] = {}
 
@@ -135,12 +142,15 @@ class Registry(Generic[T]):
             raise TypeError(
                 f"expected a {self.kind} or its text, got {type(text).__name__}; write for example {self._hint()!r}"
             )
+        if not text.strip():
+            raise ValueError(f"the {self.kind} is empty; write it like {self._hint()!r}")
         if len(text) > LONGEST:
             raise ValueError(f"a {self.kind} of {len(text):,} characters; give at most {LONGEST:,}")
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = f"cannot read the {self.kind} {quoted(text)}: {shown(error)}"
+            said = error.msg if isinstance(error, SyntaxError) else error  # without the line of a file that is none
+            reason = f"cannot read the {self.kind} {quoted(text)}: {shown(said)}"
             paths = " (and put a path in quotes: csv('/tmp/rounds.csv'))" if "/" in text or "\\" in text else ""
             raise ValueError(f"{reason}; write it like {self._hint()!r}{paths}") from None
         if not isinstance(node, ast.Name | ast.Call):
@@ -171,7 +181,7 @@ class Registry(Generic[T]):
 
     def _hint(self) -> str:
         examples = [text for entry in self for text in entry.examples]
-        return min(examples, key=len, default=self.kind)
+        return self._usual or min(examples, key=len, default=self.kind)
 
     def _call(self, node: ast.Call) -> object:
         if not isinstance(node.func, ast.Name):

@@ -18,6 +18,8 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+_LONG_LIST = 300
+"""A longer list of all known names is not shown beside those that are close."""
 MOST_SHOWN = 200
 """How much of a foreign text an error repeats."""
 
@@ -86,10 +88,17 @@ def whole(name: str, value: object, least: int = 0) -> int:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """The end of an error message about an unknown ``name``: what is close, and what is known."""
+    """The end of an error message about an unknown ``name``: what is close, and what is known, unless that is long.
+
+    >>> nearest("fedavg", ["FedAvg", "qFedAvg"])
+    "did you mean 'FedAvg'? (known: FedAvg, qFedAvg)"
+    """
     names = list(valid)
     lower = {n.lower(): n for n in names}
     near = str(name).lower()[:MOST_SHOWN]  # comparing takes time that grows with the square of the length
-    close = [lower[c] for c in difflib.get_close_matches(near, list(lower), n=3, cutoff=0.5)]
+    close = [near] if near in lower else difflib.get_close_matches(near, list(lower), n=3, cutoff=0.5)
     known = f"known: {', '.join(names) or 'none'}"
-    return f"did you mean {' or '.join(repr(c) for c in close)}? ({known})" if close else known
+    if not close:
+        return known
+    meant = f"did you mean {' or '.join(repr(lower[c]) for c in close)}?"
+    return meant if len(known) > _LONG_LIST else f"{meant} ({known})"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedalpha.data.federations import Examples, Federation
+from fedalpha.task import Task
 from fedalpha.update.base import Broadcast, Update, seeded
 
 
@@ -23,8 +26,12 @@ def check_fit(broadcast: Broadcast, federation: Federation, update: Update) -> N
             output = module(few.x)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ValueError(f"the model cannot take samples of {_form(few.x)}: {error}; {_remedy(few.x)}") from error
-    if federation.task.loss is cross_entropy and isinstance(output, Tensor):
+    if not isinstance(output, Tensor):
+        return
+    if federation.task.loss is cross_entropy:
         _check_output(output, few, federation)
+    else:
+        _check_loss(output, few.y, federation.task)
 
 
 def _check_targets(y: Tensor, federation: Federation) -> None:
@@ -49,6 +56,21 @@ def _check_output(output: Tensor, few: Examples, federation: Federation) -> None
             f"the model has {output.shape[1]} outputs, but there are {federation.classes} classes; "
             "give it one output per class"
         )
+
+
+def _check_loss(output: Tensor, y: Tensor, task: Task) -> None:
+    """A loss that fails, or that compares targets with outputs of another shape: torch only warns of that."""
+    shapes = f"outputs of shape {tuple(output.shape)} with targets of shape {tuple(y.shape)}"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Using a target size", UserWarning)
+        try:
+            found = task.loss(output.clone(), y)
+        except UserWarning:
+            raise ValueError(f"the loss compares {shapes}; bring them to one shape, such as y[:, None]") from None
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise ValueError(f"the loss cannot compare {shapes}: {error}") from error
+    if isinstance(found, Tensor) and found.numel() != 1:
+        raise ValueError(f"the loss returned shape {tuple(found.shape)}, and a single number is needed; take its mean")
 
 
 def _form(x: Tensor) -> str:

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,6 +71,8 @@ def rounds_to(accuracies: Array, accuracy: float) -> int | None:
     >>> rounds_to(np.array([0.1, 0.5, 0.7]), 0.6)
     2
     """
+    if not isinstance(accuracy, Real) or not 0 <= accuracy <= 1:
+        raise ValueError(f"accuracy = {accuracy!r}; give an accuracy between 0 and 1 (0.6, not 60)")
     reached = np.flatnonzero(accuracies >= accuracy)
     return int(reached[0]) if len(reached) else None
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from fedalpha.analysis.history import History, Row
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
-from fedalpha.runs.loggers.base import LOGGERS
 from fedalpha.terminal import console
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class NotebookLine:
             self._handle.update(bundle, raw=True)
 
 
-@LOGGERS.register(name="progress")
 class ShowProgress(Callback):
     """Shows round, accuracy and time left; ``total`` counts the rounds of all runs, if there are several."""
 
