@@ -29,7 +29,7 @@ _STYLE = (
     "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
     "td.text,th.text{text-align:left;white-space:normal}.scroll,.picture{overflow-x:auto}"
-    # On a phone a row is a paragraph: its numbers stand beside the names of their columns, and nothing leaves the screen.
+    # On a phone a row is a paragraph: its numbers stand beside the names of their columns.
     "@media(max-width:600px){.picture img{max-width:none;width:640px}table,tbody,tr{display:block}"
     "tr:first-child{display:none}tr{padding:.3em 0;border-bottom:1px solid #8884}"
     "td{display:inline-block;padding:0 1em 0 0;border:0}td::before{content:attr(data-head) ' ';opacity:.7}"
