@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -133,6 +134,39 @@ def test_a_rule_that_weighs_by_loss_on_an_unchanged_app(play: Play) -> None:
             np.testing.assert_array_equal(
                 row["alpha"], weights("FedSoftWorse(T=0.2)", row["losses"]["before"], [96] * 3)
             )
+
+
+def readme() -> dict[str, list[tuple[str, str]]]:
+    """The two lines of the README, as they stand there."""
+    text = (Path(__file__).parents[2] / "README.md").read_text().split("## Real federations")[1]
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    imported, call = block.split("\n\n")
+    call = " ".join(line.split("#")[0].strip() for line in call.splitlines())
+    return {"server_app.py": [(IMPORT[0], imported), ("strategy = FedAvg(fraction_train=1.0)", call)]}
+
+
+def test_the_lines_of_the_readme(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On quickstart-pytorch, whose clients are unchanged; started again with more rounds, it resumes."""
+    (place := tmp_path / "server").mkdir()
+    monkeypatch.chdir(place)
+    begun, done = (play("quickstart_pytorch", readme(), rounds=rounds) for rounds in (2, 3))
+    assert begun.changed == {"server_app.py": 2}
+    assert done.rule is not None
+    assert done.rule.rounds_done == 2
+    assert not [kind for kind, _ in done.log if kind == "query.loss"]
+    for row in rows(done)[1:]:
+        assert len(set(row["losses"]["before"])) == 3
+        assert len(set(row["alpha"])) == 3
+    assert {"history.jsonl", "model.safetensors", "curves.png"} <= {p.name for p in (place / "runs" / "live").iterdir()}
+
+
+def test_an_evaluation_without_a_loss_is_named(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of quickstart-numpy has none: not all clients weigh the same in silence."""
+    monkeypatch.chdir(tmp_path)
+    edits = readme()
+    edits["server_app.py"][1] = ("strategy = FedAvg()", edits["server_app.py"][1][1])
+    with pytest.raises(RuntimeError, match=r"no metric 'eval_loss' among .*random_metric.*loss_keys=\{\"evaluate\": …\}"):
+        play("quickstart_numpy", edits)
 
 
 def test_the_loss_of_the_clients_own_evaluation(play: Play) -> None:

@@ -12,7 +12,8 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAdam, FedAvg, MultiKrum
+from flwr.serverapp import strategy as flower
+from flwr.serverapp.strategy import FedAdam, FedAvg
 
 from fedalpha.data import Pooled
 from fedalpha.flower import FedAlpha, add_loss_query, client_app, initial_arrays
@@ -99,6 +100,16 @@ def test_buffers_are_not_stepped_by_a_server_optimiser(grid_of: Any) -> None:
         assert not np.allclose(found["w"], 2.0)
 
 
+def made(kind: Any) -> Any:
+    """An object of a Flower strategy; the privacy wrappers need arguments."""
+    for given in ((), (FedAvg(), 0.1, 1.0, 3)):
+        try:
+            return kind(*given)
+        except TypeError:
+            continue
+    return kind(FedAvg(), 0.1, 3)
+
+
 def test_what_flower_strategies_are_taken() -> None:
     class Mine(FedAdam):
         """A user's own."""
@@ -108,8 +119,18 @@ def test_what_flower_strategies_are_taken() -> None:
             raise AssertionError
 
     assert "over=Mine" in repr(FedAlpha("FedAvg", over=Mine()))
-    with pytest.raises(ValueError, match=r"MultiKrum does not build on a weighted mean.*combine="):
-        FedAlpha("FedAvg", over=MultiKrum())
+    taken = set()
+    for name in set(flower.__all__) - {"Result", "Strategy"}:
+        try:
+            FedAlpha("FedAvg", over=made(getattr(flower, name)))
+            taken.add(name)
+        except ValueError as reason:
+            assert f"over = {name} does not build on a weighted mean" in str(reason)
+            assert "combine=" in str(reason)
+    assert taken == {"FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedProx", "FedYogi"}
+    for wrong in (FedAdam, "FedAdam"):
+        with pytest.raises(TypeError, match=r"is no Flower strategy; give an object, such as FedAdam\(eta=0.01\)"):
+            FedAlpha("FedAvg", over=wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Loops has a start\(\) of its own"):
         FedAlpha("FedAvg", over=Loops())
 
@@ -222,6 +243,59 @@ def test_a_node_that_lost_its_state_starts_fresh_and_the_row_says_so(digits: Poo
     rule.start(grid, initial_arrays("softmax", digits.shape, 10), 3, evaluate_fn=lose)
     assert [row["fresh"] for row in rule.rows] == [[], [], [], [1]]
     assert not any(name == "fedalpha.state" for name in grid.contexts)
+
+
+def test_a_wrapper_is_refused_where_clients_send_more_than_a_model(digits: Pooled, grid_of: Any) -> None:
+    """It would clip control variates as if they were models."""
+    update = "scaffold(lr=0.1, batch=20)"
+    made = client_app("softmax", lambda c: digits.client(int(c.node_config["partition-id"])), update, classes=10)
+    first, grid = initial_arrays("softmax", digits.shape, 10), grid_of(made, range(3))
+    inner = FedAlpha("FedAvg", update=update, fraction_evaluate=0.0)
+    wrapper = flower.DifferentialPrivacyServerSideFixedClipping(inner, 0.1, 1.0, 3)
+    with pytest.raises(RuntimeError, match=r"scaffold.* needs FedAlpha.start: its clients send more than a model"):
+        wrapper.start(grid, first, num_rounds=1)
+    assert not [kind for kind, _ in grid.log if kind == "train"]
+
+
+def test_states_on_the_nodes_survive_the_server(digits: Pooled, grid_of: Any, tmp_path: Path) -> None:
+    """Killed in mid-round: a node holds the state that counts and one that does not; a lost or older one is fresh."""
+    update = "scaffold(lr=0.1, batch=20)"
+    made = client_app("softmax", lambda c: digits.client(int(c.node_config["partition-id"])), update, classes=10)
+    first = initial_arrays("softmax", digits.shape, 10)
+
+    def rule(name: str) -> FedAlpha:
+        return FedAlpha("FedAvg", update=update, states="node", fraction_evaluate=0.0, out=tmp_path / name)
+
+    def kill(node: int, message: Message, reply: Message) -> Message:
+        if grid.client(node) == 2 and message.content["config"]["server-round"] == 3:
+            raise KeyboardInterrupt
+        return reply
+
+    whole = rule("whole").start(grid_of(made, range(4)), first, 4, timeout=1).arrays
+    grid = grid_of(made, range(4))
+    grid.spoil = kill
+    with pytest.raises(KeyboardInterrupt):
+        rule("killed").start(grid, first, 4, timeout=1)
+    grid.spoil = lambda node, message, reply: reply
+    again = rule("killed")
+    found = again.start(grid, first, 4, timeout=1).arrays
+    assert not any(row["fresh"] for row in again.rows)
+    for name, array in whole.items():
+        assert found[name].numpy().tobytes() == array.numpy().tobytes(), name
+
+    old: dict[str, Any] = {}
+
+    def older(server_round: int, arrays: ArrayRecord) -> None:
+        held = next(context for node, context in grid.contexts.items() if grid.client(node) == 1).state
+        if server_round == 5:
+            old.update(held)
+        elif server_round == 7:  # its disk was restored from a backup
+            held.clear()
+            held.update(old)
+
+    last = rule("killed")
+    last.start(grid, first, 8, timeout=1, evaluate_fn=older)
+    assert [row["fresh"] for row in last.rows[5:]] == [[], [], [], [1]]
 
 
 def test_replies_are_pulled_in_the_order_of_ids_and_dropped(grid_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -542,14 +543,45 @@ def test_a_silent_node_is_waited_for_once_and_joins_when_it_answers(
     assert logged.text.count("is left out until it reports a usable client id") == 1
 
 
-def test_it_imports_and_saves_without_torch(tmp_path: Path) -> None:
+def test_a_server_needs_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
+    """A run folder without them lacks the picture, and the log says so."""
     code = (
-        "import sys, flwr.app, fedalpha.flower; "
-        "fedalpha.flower.FedAlpha('FedAvg', out=sys.argv[1]).resume(flwr.app.ArrayRecord()); "
-        "print('torch' in sys.modules)"
+        "import importlib.util as u, sys; find = u.find_spec; absent = 'torch', 'matplotlib', 'pandas', 'sklearn'; "
+        "u.find_spec = lambda name, *rest: None if name in absent else find(name, *rest); "
+        "sys.modules.update(dict.fromkeys(absent)); from flower.conftest import LocalGrid; import flwr.app as f; "
+        "from flwr.clientapp import ClientApp; from fedalpha.flower import FedAlpha; app = ClientApp(); "
+        "content = f.RecordDict({'a': f.ArrayRecord(), 'm': f.MetricRecord({'num-examples': 1})}); "
+        "app.train()(lambda message, context: f.Message(content, reply_to=message)); "
+        "rule = FedAlpha('FedAvg', out=sys.argv[1], fraction_evaluate=0.0); "
+        "rule.start(LocalGrid(app, range(2)), f.ArrayRecord(), num_rounds=1); print(rule.rows[1]['alpha'])"
     )
-    found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=environment, check=True
+    )
+    assert found.stdout.strip() == "[0.5, 0.5]"
+    assert "curves.png is not drawn: install matplotlib" in found.stderr
+    files = {"config.json", "history.jsonl", "model.safetensors"}
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} >= files
+
+
+@pytest.mark.parametrize("evaluated", [0.0, 1.0])
+def test_a_round_that_flowers_privacy_wrapper_skips_keeps_the_model(grid_of: Any, evaluated: float) -> None:
+    """These wrappers do not pass the replies on if a client sent an error; the run goes on."""
+    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as Private
+
+    def fail(node: int, message: Message, reply: Message) -> Message:
+        failing = message.metadata.message_type == "train" and message.content["config"]["server-round"] == 2
+        return Message(Error(code=2, reason="boom"), reply_to=message) if failing and node == 1037 else reply
+
+    inner, grid = FedAlpha("FedSoftWorse(T=2)", fraction_evaluate=evaluated), grid_of(quadratic(), range(3))
+    grid.spoil = fail
+    wrapper = Private(inner, noise_multiplier=0.0, clipping_norm=1e6, num_sampled_clients=3)
+    wrapper.start(grid, inner.resume(start_arrays()), num_rounds=4)
+    assert [row["round"] for row in inner.rows] == [0, 1, 2, 3, 4]
+    assert [bool(row["kept"]) for row in inner.rows] == [False, False, True, False, False]
+    reasons = {refusal["reason"] for refusal in inner.rows[2]["refused"]}
+    assert reasons == {"a wrapper of FedAlpha did not pass the replies on"}
 
 
 def test_flowers_privacy_wrapper_can_resume_by_hand(grid_of: Any, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ class Noted:
     ) -> MetricRecord | None:
         """Aggregate the clients' evaluation metrics; if ``over`` has its own method for that, it is used."""
         clients, usable = {node: id for id, node in known.nodes.items()}, []
+        reasons: list[Rejected] = []
         for reply in replies:
             try:
                 metrics = metrics_of(reply)
@@ -124,7 +125,13 @@ class Noted:
                     self._told[client] = accuracy
                 usable.append(reply)
             except Rejected as reason:
+                reasons.append(reason)
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
+        if known.source == "evaluate" and not known.losses and len(reasons) >= max(1, len(clients)):
+            raise RuntimeError(
+                f'losses="evaluate": no client\'s evaluation can be used, so that no loss is known: {reasons[0]}; let it '
+                f'report {self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
+            )
         if type(over).aggregate_evaluate is not flower.FedAvg.aggregate_evaluate:
             record = over.aggregate_evaluate(server_round, usable)
         else:

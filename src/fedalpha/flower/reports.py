@@ -175,7 +175,7 @@ class Wanted:
     sent: Arrays
     bound: float | None = None
     extras: frozenset[str] = frozenset()
-    _known: dict[str, float] = field(default_factory=dict)
+    _known: dict[str, float] = field(default_factory=dict, init=False)
 
     def read(self, id: int, reply: Message | None) -> Report:
         """The report in a reply; raises `Rejected`."""

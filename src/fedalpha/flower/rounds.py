@@ -111,6 +111,11 @@ class Round:
             items = rules.fault.reports(self.scene(), items)
         self.heard = self.heard.and_reports(rules.form.reports(items, running), problems)
 
+    def nothing_came(self, why: str) -> None:
+        """End the wait for replies without any."""
+        if self.outcome is None:
+            self.heard = self.heard.and_reports(self.rules.form.reports([], None), dict.fromkeys(self.messages, why))
+
     def note(self, report: Report, reply: Message) -> None:
         """Keep what is needed of a reply after its model is gone."""
         self.told[report.id] = dataclasses.replace(report, parameters=None, extras={}, state={})

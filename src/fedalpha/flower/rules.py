@@ -47,6 +47,8 @@ def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.F
         return flower.FedAvg(**settings)
     if settings:
         raise ValueError(f"pass {', '.join(sorted(settings))} to {type(over).__name__}(…), not to FedAlpha")
+    if not isinstance(over, flower.Strategy):
+        raise TypeError(f"over = {over!r} is no Flower strategy; give an object, such as FedAdam(eta=0.01)")
     name = type(over).__name__
     theirs = next((kind for kind in type(over).__mro__ if kind.__module__.split(".")[0] == "flwr"), None)
     if theirs not in _MEANS:
@@ -160,6 +162,15 @@ def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bo
         raise ValueError(
             f"server = {server}: clients in training cannot evaluate, and the server would wait for them; set "
             "fraction_evaluate=0.0 and pass evaluate_fn= to start"
+        )
+
+
+def check_wrapped(rules: Rules) -> None:
+    """Raise if clients send more than a model, which Flower's privacy wrappers would clip as if it were one."""
+    if getattr(rules.algorithm.update, "sends", ()):
+        raise RuntimeError(
+            f"update = {rules.algorithm.update} needs FedAlpha.start: its clients send more than a model, and a wrapper "
+            "of FedAlpha would treat all of it as models. For privacy use combine='noise(clip(mean, …), …)' instead"
         )
 
 

@@ -27,7 +27,7 @@ from fedalpha.flower.journal import Journal, digest, form_of
 from fedalpha.flower.metrics import Keys, Noted
 from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
-from fedalpha.flower.rules import BUFFERS, Sampling, check_live, identity, rules, wrapped
+from fedalpha.flower.rules import BUFFERS, Sampling, check_live, check_wrapped, identity, rules, wrapped
 from fedalpha.flower.secure_sums import SecureSum
 from fedalpha.flower.secure_sums import check as check_secure
 from fedalpha.flower.watching import Watching
@@ -394,6 +394,9 @@ class FedAlpha(flower.Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Sample clients for evaluation, by the seed."""
+        if self._now is not None:  # Flower's privacy wrappers skip a round in which a client failed
+            self._now.nothing_came("a wrapper of FedAlpha did not pass the replies on")
+            FedAlpha.aggregate_train(self, server_round, [])
         server_round = self._number(server_round)
         if not self._driving and self._state is not None and self._record is not arrays:
             self._state, self._record = self._with(self._state, arrays), arrays
@@ -434,6 +437,9 @@ class FedAlpha(flower.Strategy):
         assert self._state is not None
         if not self._driving:
             self._watching.check_loop()
+            if type(self).start is FedAlpha.start:
+                check_wrapped(self.rules)
+            self._noted.check(self.rule, False, bool(self.over.fraction_evaluate), self._clients.source)
             if self._buffered is not None:
                 raise RuntimeError(
                     f"server = {self.server} needs FedAlpha.start, which pulls replies as they come; this run is "

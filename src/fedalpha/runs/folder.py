@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -161,8 +162,6 @@ class Folder(Callback):
         return None
 
     def on_end(self, history: History) -> None:
-        from fedalpha.analysis.plots import plot_run
-
         if not self._started or self._broken or not history.rows:
             return
         try:
@@ -171,12 +170,20 @@ class Folder(Callback):
             contents = [model_bytes(model) for model in models]
             for name, content in zip(_MODELS, contents, strict=False):
                 write_atomically(self.path / name, content)
-            plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
+            self._draw(history)
             if not history.interrupted:
                 digests = [hashlib.sha256(content).hexdigest() + "\n" for content in contents]
                 write_atomically(self._finished, "".join(digests).encode(), self.path)
         except OSError as error:
             raise self._cannot("write the results to", error) from error
+
+    def _draw(self, history: History) -> None:
+        if find_spec("matplotlib") is None:  # a live server needs little more than NumPy
+            log.warning("curves.png is not drawn: install matplotlib, or run fedalpha report where it is installed")
+            return
+        from fedalpha.analysis.plots import plot_run
+
+        plot_run(history, self.path / "curves.png", title=str(self._described.get("strategy", "")))
 
     def _save(self) -> None:
         if self._state is not None and self._state.round > self._saved:
