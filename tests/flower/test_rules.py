@@ -102,12 +102,12 @@ def test_buffers_are_not_stepped_by_a_server_optimiser(grid_of: Any) -> None:
 
 def made(kind: Any) -> Any:
     """An object of a Flower strategy; the privacy wrappers need arguments."""
-    for given in ((), (FedAvg(), 0.1, 1.0, 3)):
+    for given in ((), (FedAvg(), 0.1, 1000)):
         try:
             return kind(*given)
         except TypeError:
             continue
-    return kind(FedAvg(), 0.1, 3)
+    return kind(FedAvg(), 0.1, 1.0, 1000)
 
 
 def test_what_flower_strategies_are_taken() -> None:
