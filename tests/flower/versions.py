@@ -53,7 +53,7 @@ def check() -> None:
             with flower:
                 for strategy in ("FedWorse(k=1)", "FedAvg"):
                     place = folder / strategy
-                    config = {"strategy": strategy, "rounds": 2, "clients": 2, "out": str(place), "wait": 90.0}
+                    config = {"strategy": strategy, "rounds": 2, "clients": 2, "out": str(place), "wait": 600.0}
                     flower.run(config)
                     w = np.zeros(4)
                     for row in map(json.loads, (place / "history.jsonl").read_text().splitlines()[1:]):
