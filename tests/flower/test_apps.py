@@ -165,7 +165,7 @@ def test_an_evaluation_without_a_loss_is_named(play: Play, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     edits = readme()
     edits["server_app.py"][1] = ("strategy = FedAvg()", edits["server_app.py"][1][1])
-    with pytest.raises(RuntimeError, match=r"no metric 'eval_loss' among .*random_metric.*loss_keys=\{\"evaluate\": …\}"):
+    with pytest.raises(RuntimeError, match=r"no metric 'eval_loss' among .*random_metric.*loss_keys="):
         play("quickstart_numpy", edits)
 
 

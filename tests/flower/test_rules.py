@@ -119,15 +119,14 @@ def test_what_flower_strategies_are_taken() -> None:
             raise AssertionError
 
     assert "over=Mine" in repr(FedAlpha("FedAvg", over=Mine()))
-    taken = set()
+    means = {"FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedProx", "FedYogi"}
     for name in set(flower.__all__) - {"Result", "Strategy"}:
-        try:
-            FedAlpha("FedAvg", over=made(getattr(flower, name)))
-            taken.add(name)
-        except ValueError as reason:
-            assert f"over = {name} does not build on a weighted mean" in str(reason)
-            assert "combine=" in str(reason)
-    assert taken == {"FedAdagrad", "FedAdam", "FedAvg", "FedAvgM", "FedProx", "FedYogi"}
+        over = made(getattr(flower, name))
+        if name in means:
+            FedAlpha("FedAvg", over=over)
+        else:
+            with pytest.raises(ValueError, match=f"over = {name} does not build on a weighted mean.*combine="):
+                FedAlpha("FedAvg", over=over)
     for wrong in (FedAdam, "FedAdam"):
         with pytest.raises(TypeError, match=r"is no Flower strategy; give an object, such as FedAdam\(eta=0.01\)"):
             FedAlpha("FedAvg", over=wrong)  # type: ignore[arg-type]

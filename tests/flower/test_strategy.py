@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import strategy
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum, MultiKrum
 from flwr.supercore import logger as flower_logging
 
@@ -600,6 +601,48 @@ def test_flowers_privacy_wrapper_can_resume_by_hand(grid_of: Any, tmp_path: Path
     wrapper.start(grid_of(quadratic(), range(3)), arrays, num_rounds=3 - again.rounds_done)
     again.release()
     assert [row["round"] for row in again.rows] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "on_clients", "rules"),
+    [
+        (False, False, {"strategy": "FedWorse(k=2)"}),
+        (True, False, {"losses": "evaluate"}),
+        (False, True, {"over": FedAdam(eta=0.1)}),
+        (True, True, {"shadow": ["FedAvg"], "losses": "train"}),
+    ],
+)
+def test_under_a_wrapper_that_adds_no_noise_the_model_is_the_same(
+    grid_of: Any, tmp_path: Path, adaptive: bool, on_clients: bool, rules: dict[str, Any]
+) -> None:
+    """All four of Flower's privacy wrappers; stopped after two rounds and resumed."""
+    from flwr.clientapp.mod import adaptiveclipping_mod, fixedclipping_mod
+
+    kind = f"DifferentialPrivacy{'Client' if on_clients else 'Server'}Side{'Adaptive' if adaptive else 'Fixed'}Clipping"
+    given = ({"clipped_count_stddev": 0.0, "initial_clipping_norm": 1e6} if adaptive else {"clipping_norm": 1e6}) | {
+        "noise_multiplier": 0.0,
+        "num_sampled_clients": 3,
+    }
+    mod, app = adaptiveclipping_mod if adaptive else fixedclipping_mod, quadratic()
+
+    def clipped(message: Message, context: Context) -> Message:
+        training = message.metadata.message_type == "train"
+        return mod(message, context, app) if training and on_clients else app(message, context)
+
+    def rule(out: Path | None = None) -> FedAlpha:
+        return FedAlpha(**{"strategy": "FedSoftWorse(T=2)", "out": out, **rules})
+
+    expected = run(rule(), grid_of(app, range(3)), rounds=3)
+    for rounds in (2, 3):
+        inner = rule(tmp_path)
+        begun = inner.resume(start_arrays())
+        wrapper = getattr(strategy, kind)(inner, **given)
+        found = wrapper.start(grid_of(clipped, range(3)), begun, num_rounds=rounds - inner.rounds_done).arrays
+        inner.release()
+    assert {name: array.numpy().tobytes() for name, array in found.items()} == {
+        name: value.tobytes() for name, value in expected.items()
+    }
+    assert not any(row["refused"] for row in inner.rows)
 
 
 def test_a_run_that_bypasses_start_does_not_overwrite_another(grid_of: Any, tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ class Noted:
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
         if known.source == "evaluate" and not known.losses and len(reasons) >= max(1, len(clients)):
             raise RuntimeError(
-                f'losses="evaluate": no client\'s evaluation can be used, so that no loss is known: {reasons[0]}; let it '
-                f'report {self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
+                f'losses="evaluate": no evaluation can be used, so that no loss is known: {reasons[0]}; let it report '
+                f'{self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
             )
         if type(over).aggregate_evaluate is not flower.FedAvg.aggregate_evaluate:
             record = over.aggregate_evaluate(server_round, usable)

@@ -169,8 +169,8 @@ def check_wrapped(rules: Rules) -> None:
     """Raise if clients send more than a model, which Flower's privacy wrappers would clip as if it were one."""
     if getattr(rules.algorithm.update, "sends", ()):
         raise RuntimeError(
-            f"update = {rules.algorithm.update} needs FedAlpha.start: its clients send more than a model, and a wrapper "
-            "of FedAlpha would treat all of it as models. For privacy use combine='noise(clip(mean, …), …)' instead"
+            f"update = {rules.algorithm.update} needs FedAlpha.start: its clients send more than a model, and a "
+            "wrapper of FedAlpha would treat all of it as models. For privacy use combine='noise(clip(mean, …), …)' instead"
         )
 
 
