@@ -170,7 +170,7 @@ def check_wrapped(rules: Rules) -> None:
     if getattr(rules.algorithm.update, "sends", ()):
         raise RuntimeError(
             f"update = {rules.algorithm.update} needs FedAlpha.start: its clients send more than a model, and a "
-            "wrapper of FedAlpha would treat all of it as models. For privacy use combine='noise(clip(mean, …), …)' instead"
+            "wrapper of FedAlpha would treat all of it as models. For privacy use combine='noise(clip(mean, …), …)'"
         )
 
 
