@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,8 @@ def check() -> None:
         try:
             flower = Deployment(folder, 2, app=ROOT / "tests" / "flower" / "app")
             asked = subprocess.run([executable("flower-superlink"), "--help"], capture_output=True, text=True)
-            if "--fleet-api-address" in asked.stdout:  # as in 1.38: nodes connect by gRPC, to a port of its own
+            option = re.search(r"--fleet-api-address \w+\s+(\w+)", asked.stdout)
+            if option and option[1] != "Deprecated":  # as in 1.38: nodes connect by gRPC, to a port of its own
                 flower.node_port = free_port()
                 flower.link_options = ["--fleet-api-address", f"127.0.0.1:{flower.node_port}"]
             with flower:
