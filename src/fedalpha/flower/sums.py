@@ -39,6 +39,7 @@ class Running:
     ``alpha`` holds the weights of all clients of the order, whether they deliver or not: they decide the blocks.
     Models wait until two are there, and both are then added in one pass over the sum. So blocks of one or two
     clients need no array besides the sum; larger blocks have an array of their own, and models do not wait.
+    Replies come over a network, so this is not compiled: numba alone takes 140 MB.
 
     >>> running = Running(np.array([0.25, 0.75]))
     >>> running.add(0, {"w": np.ones(2)})
@@ -87,14 +88,7 @@ class Running:
         for name, value in floats.items():
             if name not in into:
                 into[name] = np.zeros(value.shape)
-        totals = {name: into[name].reshape(-1) for name in floats}
-        values = {name: [model[name].reshape(-1) for _, model in waiting] for name in floats}
-        adders = _adders(values)
-
-        def add(name: str, part: slice) -> None:
-            adders[name](totals[name][part], [value[part] for value in values[name]], groups)
-
-        _in_shares(add, floats, adders)
+            _add(into[name].reshape(-1), [model[name].reshape(-1) for _, model in waiting], groups)
         for place, model in waiting:
             if self.alpha[place] > self.heaviest:
                 self.heaviest = self.alpha[place]
