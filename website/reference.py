@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from importlib import import_module
 from pkgutil import walk_packages
+from textwrap import fill
 from typing import Any
 
 import fedalpha
@@ -85,7 +86,8 @@ def _kind(kind: str) -> str:
 
 def _entry(entry: Entry[Any], use: str) -> str:
     make = entry.make
-    text = [f"## {entry.name}\n", f"```text\n{entry.signature}\n```\n"]
+    signature = fill(entry.signature, 88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    text = [f"## {entry.name}\n", f"```text\n{signature}\n```\n"]
     if entry.formula:
         text.append(f"**Formula:** `{entry.formula}`\n")
     text.append(markdown(inspect.getdoc(make) or "") + "\n")

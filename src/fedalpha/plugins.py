@@ -48,6 +48,11 @@ def load_plugin(text: str) -> str:
     return f"{name}@{found}"
 
 
+def is_loaded(name: str) -> bool:
+    """Whether a file of this name was loaded in this process, from any folder; ``name`` may end in ``@<hash>``."""
+    return Path(name.rpartition("@")[0] or name).name in {path.name for path in _loaded}
+
+
 def _content(path: Path) -> bytes:
     try:
         if not path.is_file():

@@ -24,6 +24,7 @@ def test_the_command_prints_formulas_and_references() -> None:
     shown = " ".join(done.output.split())
     for entry in STRATEGIES:
         assert " ".join(entry.formula.split()) in shown
+    assert "``" not in shown
     wrong = CliRunner().invoke(app, ["list", "strategy"])
     assert isinstance(wrong.exception, ValueError)
     assert "did you mean 'strategies'" in str(wrong.exception)

@@ -111,6 +111,7 @@ def test_every_number_of_the_table_is_on_a_phones_screen(page: Chromium) -> None
 def test_the_page_of_a_run_stays_on_a_phones_screen(browser: Chromium, tmp_path: Path) -> None:
     rule = "switch(FedSoftWorse(T=0.2), cap(FedAvg, 0.1), at=10)"
     row = {"round": 1, "accuracy": 0.5, "loss": 1.0, "bytes_up": 10**9, "seconds": 12.5, "cohort": [0], "alpha": [1.0]}
+    row |= {"effective_clients": 1.0}
     row["shadow"] = {rule: {"alpha": [1.0], "distance": 0.0, "effective_clients": 1.0, "heaviest": 1.0}}
     (tmp_path / "history.jsonl").write_text(f"{json.dumps(row)}\n")
     browser.resize(390, 844, mobile=True)

@@ -93,6 +93,17 @@ def test_a_study_with_a_strategy_of_a_plugin_is_read_without_it(tmp_path: Path) 
     assert found.seconds_left is not None
 
 
+def test_a_study_with_a_measure_of_a_plugin_asks_for_it(tmp_path: Path) -> None:
+    begun(tmp_path)
+    file = tmp_path / "study.json"
+    stored = json.loads(file.read_text())
+    stored["study"]["measures"] = ["late_accuracy"]
+    stored["study"]["settings"]["plugin"] = "some/where/late.py"
+    file.write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match=r"without its plugin: .*'late_accuracy'.*if you trust some/where/late\.py"):
+        status(tmp_path)
+
+
 def test_a_finished_study_takes_no_more_time(tmp_path: Path) -> None:
     run_study(study({**VALUES, "settings": {**VALUES["settings"], "rounds": 1}}), tmp_path)
     assert status(tmp_path).seconds_left == 0.0

@@ -146,7 +146,6 @@ def test_different_strategies_are_different() -> None:
         ("cap", "missing a required argument: 'rule'; its form is cap.rule, c"),
         ("FedSoftWorse(0.2, T=0.2)", "multiple values for argument 'T'; its form is"),
         ("FedSoftWorse(T=0.2, T=0.5)", "the argument 'T' is given twice; keep one"),
-        ("", "cannot read the strategy ''.*write it like '\\w+'"),
         ("FedAvg(", "cannot read the strategy.*write it like '\\w+'"),
         ("FedAvg; FedAvg", "cannot read the strategy"),
         ("csv(/tmp/a.csv)", "put a path in quotes"),

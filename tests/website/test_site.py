@@ -133,8 +133,9 @@ def test_the_first_pages_table_is_the_stored_one() -> None:
 def test_a_browser_reads_and_searches_the_site_from_the_disk(site: Path) -> None:
     with Chromium(390, 844) as browser:
         browser.resize(390, 844, mobile=True)
-        browser.open((site / "reference" / "strategies.html").as_uri())
-        assert browser.value("document.documentElement.scrollWidth") <= 390
+        for page in ("reference/strategies.html", "tutorial/first_look.html"):
+            browser.open((site / page).as_uri())
+            assert browser.value("document.documentElement.scrollWidth") <= 390, page
         browser.resize(1280, 900)
         browser.open((site / "index.html").as_uri())
         browser.value("document.querySelector('[data-md-component=search-query]').focus()")

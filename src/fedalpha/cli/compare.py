@@ -91,7 +91,9 @@ def _play(
         progress.label = f"{strategy}, seed {seed}"
         folder = None if out is None else out / run_name(strategy, seed)
         watchers = [progress, *loggers[strategy, seed]]
-        return cells[strategy, seed].run(out=folder, workers=workers, callbacks=watchers)
+        history = cells[strategy, seed].run(out=folder, workers=workers, callbacks=watchers)
+        progress.after_run(base.rounds)
+        return history
 
     try:
         return play_all(strategies, seeds, play)

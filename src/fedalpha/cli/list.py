@@ -44,7 +44,7 @@ def list_(
             show.print(item.signature, style="bold", markup=False, soft_wrap=True)
             for line in (*item.lines, item.example):
                 if line:
-                    show.print(Padding(show.render_str(line, markup=False), (0, 0, 0, 4)))
+                    show.print(Padding(show.render_str(line.replace("``", "`"), markup=False), (0, 0, 0, 4)))
         if name == "strategies":
             show.print(
                 "\np: the prior (sizes, or prior=uniform); x_i = F_i − F_i*. They combine, for example:", markup=False

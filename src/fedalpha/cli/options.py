@@ -50,8 +50,9 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
             if name not in without:
                 kind = next((k for k in get_args(info.annotation) if k is not types.NoneType), info.annotation)
                 kind = str if name == "lr" else kind
+                said, bracket, default = (info.description or "").partition(" [default:")
                 option = typer.Option(
-                    help=sentence(f"{info.description or ''}{_short(name)}", info.default),
+                    help=sentence(f"{said}{_short(name)}{bracket}{default}", info.default),
                     show_default=False,
                     autocompletion=completing(f"--{name.replace('_', '-')}"),
                 )

@@ -53,7 +53,7 @@ def execute(
         best = ", best.safetensors" if history.best is not None else ""
         print(f"written to {out}: config.json, history.jsonl, model.safetensors{best}, curves.png")
     if out is None:
-        print("nothing was written: give --out FOLDER to keep the history and the model")
+        print("the history and the model were not kept; --out FOLDER keeps them")
     if history.interrupted:
         print(f"interrupted; `fedalpha resume {out}` resumes it" if out else "interrupted")
         raise typer.Exit(130)

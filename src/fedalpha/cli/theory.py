@@ -145,7 +145,9 @@ def _distances(rows: list[dict[str, Any]], steps: int) -> Table:
         f"E‖w_t − w*‖² after t = {steps} steps, and its bounds; where the strategy ends, and E‖w_t − end‖²"
     )
     for heading in rows[0]:
-        table.add_column(heading, justify="left" if heading in ("strategy", "ends at") else "right", overflow="fold")
+        width = 24 if heading == "strategy" else None
+        left = heading in ("strategy", "ends at")
+        table.add_column(heading, justify="left" if left else "right", overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row.values())
     return table

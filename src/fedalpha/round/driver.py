@@ -119,10 +119,10 @@ def tell(outcome: Outcome, say: Callable[..., None] = log.log, nodes: Mapping[in
     round = outcome.state.round
     tell_refusals(round, outcome.refusals, say, nodes)
     if outcome.idle:
-        say(logging.INFO, "round %d: client %s sent the model back unchanged", round, _name(outcome.idle, nodes))
+        say(logging.INFO, "round %d: %s sent the model back unchanged", round, _name(outcome.idle, nodes))
     if outcome.dominant is not None:
         share = 100 * float(outcome.alpha.max())
-        say(logging.INFO, "round %d: client %s has %.4g %% of alpha", round, _name([outcome.dominant], nodes), share)
+        say(logging.INFO, "round %d: %s has %.4g %% of alpha", round, _name([outcome.dominant], nodes), share)
     if outcome.kept is not None:
         say(logging.WARNING, "round %d: the model is kept: %s", round, outcome.kept)
 
@@ -140,7 +140,7 @@ def tell_refusals(
     for (reason, planned), clients in refused.items():
         say(
             logging.INFO if planned else logging.WARNING,
-            "round %d: client %s refused: %s",
+            "round %d: %s refused: %s",
             round,
             _name(clients, nodes),
             reason,
@@ -149,4 +149,5 @@ def tell_refusals(
 
 def _name(clients: Iterable[int], nodes: Mapping[int, str] | None) -> str:
     named = {i: (nodes or {}).get(i, str(i)) for i in clients}
-    return ", ".join(str(i) if node == str(i) else f"{i} (node {node})" for i, node in named.items())
+    listed = ", ".join(str(i) if node == str(i) else f"{i} (node {node})" for i, node in named.items())
+    return f"clients {listed}" if len(named) > 1 else f"client {listed}"

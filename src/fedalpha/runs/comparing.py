@@ -80,7 +80,10 @@ def compare(
             shown = [display]
         folder = None if out is None else Path(out) / run_name(strategy, seed)
         experiment = planned(strategy, seed, of_seed(seed))
-        return experiment.run(engine, [*shown, *watchers[strategy, seed]], folder)
+        history = experiment.run(engine, [*shown, *watchers[strategy, seed]], folder)
+        if display is not None:
+            display.after_run(given["rounds"])
+        return history
 
     try:
         runs, interrupted = play_all(list(names), numbers, play)

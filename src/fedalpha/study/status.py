@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from fedalpha.plugins import is_loaded
 from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.plan import STORED, Study, study
 from fedalpha.study.store import Store
@@ -49,10 +50,21 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
         if not cells or any((cell.case, cell.strategy) not in known for cell in cells):
             raise ValueError("its cells are not those of its study")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if (plugin := _unloaded(plan)) is not None:
+            said = f"cannot read {file} without its plugin: {shown(error)}"
+            raise ValueError(f"{said}; if you trust {plugin}, name it: --plugin {plugin}") from None
         raise ValueError(
             f"{file} is damaged: {shown(error)}; delete it and run `fedalpha study {folder}`, which writes it again"
         ) from None
     return found, cells, store
+
+
+def _unloaded(plan: dict[str, Any]) -> str | None:
+    """The plugin that a study names, if it was not loaded."""
+    study = plan.get("study")
+    given = study.get("settings") if isinstance(study, dict) else None
+    name = given.get("plugin") if isinstance(given, dict) else None
+    return None if not isinstance(name, str) or is_loaded(name) else shown(name)
 
 
 def status(folder: str | Path) -> Status:

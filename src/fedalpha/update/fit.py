@@ -64,7 +64,7 @@ def _check_loss(output: Tensor, y: Tensor, task: Task) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Using a target size", UserWarning)
         try:
-            found = task.loss(output.clone(), y)
+            found = task.loss(output.clone().requires_grad_(output.is_floating_point()), y)
         except UserWarning:
             raise ValueError(f"the loss compares {shapes}; bring them to one shape, such as y[:, None]") from None
         except (RuntimeError, IndexError, ValueError, TypeError) as error:

@@ -51,7 +51,7 @@ class ShowProgress(Callback):
         self.label = label
         self._total = total
         self._several = total is not None
-        self._done = self._skipped = 0
+        self._done = self._skipped = self._behind = 0
         self._started: float | None = None
         self._printed = 0.0
         self._ended = False
@@ -110,6 +110,12 @@ class ShowProgress(Callback):
             else:
                 print(text, flush=True)
         return None
+
+    def after_run(self, rounds: int) -> None:
+        """Count one of several runs, of ``rounds`` rounds: those that were not played now take no part in the pace."""
+        self._behind += rounds
+        self._skipped += self._behind - self._done
+        self._done = self._behind
 
     @property
     def _prefix(self) -> str:
