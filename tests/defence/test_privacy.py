@@ -52,6 +52,9 @@ def test_removing_a_client_moves_the_sum_by_no_more_than_the_sensitivity(text: s
     for gone in everybody:
         moved = np.linalg.norm(total(everybody) - total(np.delete(everybody, gone)))
         assert moved <= privacy.sensitivity(text, C=1.0) * (1 + 1e-9)
+    first = np.delete(everybody, 1)  # a cohort of fixed size: client 1 takes the place of client 0
+    moved = np.linalg.norm(total(first) - total(np.delete(everybody, 0)))
+    assert moved <= privacy.sensitivity(text, C=1.0) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
