@@ -221,7 +221,7 @@ def test_a_cohort_without_examples_keeps_the_model(grid_of: Any, logged: Any, st
     rule = FedAlpha(strategy, fraction_evaluate=0.0)
     rule.start(grid, start_arrays(), 3, timeout=1, evaluate_fn=arrive)
     assert ["all sizes are 0" in (row["kept"] or "") for row in rule.rows[1:]] == [True, True, False]
-    assert "(all sizes are 0), so nobody can be weighed" in logged.text
+    assert "(all sizes are 0), so there is no client to weigh" in logged.text
 
 
 def replaced(reply: Message, **changes: Any) -> Message:

@@ -300,7 +300,7 @@ def test_a_selection_of_nobody_is_named() -> None:
         def select(self, state: Any, population: Any, losses: Any, rng: Any) -> Any:
             return np.zeros(0, dtype=np.int64), state
 
-    with pytest.raises(ValueError, match="selects nobody of 2 clients"):
+    with pytest.raises(ValueError, match="selects none of 2 clients"):
         played("buffered(K=1, concurrency=1)", (1.0, 2.0), 1, select=Nobody())
 
 

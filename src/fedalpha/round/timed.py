@@ -1,4 +1,4 @@
-"""A synchronous round on the virtual clock: who delivers, and how long the round takes."""
+"""A synchronous round on the virtual clock: which clients deliver, and how long the round takes."""
 
 from __future__ import annotations
 

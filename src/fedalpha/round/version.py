@@ -1,8 +1,8 @@
-"""One version of a server that does not wait, between its events: who is sent it, and what the next one is made of.
+"""One version of a server that does not wait: to which clients it is sent, and of which updates the next one is made.
 
-A protocol without input or output, as `fedalpha.round.protocol`: a driver tells `Version` who is in training, carries
-out its orders, and tells it who was lost. `fedalpha.round.buffered` lets virtual time pass in between,
-`fedalpha.flower.buffered` real time.
+A protocol without input or output, as `fedalpha.round.protocol`: a driver gives `Version` the clients in training,
+carries out its orders, and reports the clients that were lost. `fedalpha.round.buffered` lets virtual time pass in
+between, `fedalpha.flower.buffered` real time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Version:
     # Sending clients out
 
     def order(self, population: Population, busy: Iterable[int], free: int) -> AskLosses | Send | None:
-        """What is to be done now; None if nobody is to be sent out.
+        """What is to be done now; None if no client is to be sent the model.
 
         ``population`` are the clients that can be reached, ``busy`` are in training or in the buffer, and ``free``
         places are left. The driver calls it again with the answer (`hear`), or after it has sent clients out. Cohorts
@@ -161,7 +161,7 @@ class Version:
         """The outcome if nothing has arrived and nobody is in training: the model is kept."""
         if not self.out:
             raise ValueError(
-                f"{self.algorithm.select} selects nobody of {population.clients} clients while nobody is in training; "
+                f"{self.algorithm.select} selects none of {population.clients} clients while none is in training; "
                 "fix the selection"
             )
         asked = sorted(self.out)

@@ -72,7 +72,7 @@ def design(select: Select, population: Population, ids: Ids) -> Array:
 
 def nobody(sizes: Array) -> str | None:
     """Why the model must be kept if no client has data; else None. An unknown size (NaN) counts as data."""
-    return None if sizes.any() else "no client of the cohort has data (all sizes are 0), so nobody can be weighed"
+    return None if sizes.any() else "no client of the cohort has data (all sizes are 0), so there is no client to weigh"
 
 
 def observe(

@@ -31,7 +31,7 @@ class poisson(Select):
 
     @property
     def against_absence(self) -> str:
-        return "each client must take part with the same chance in every round, and who is away cannot"
+        return "each client must take part with the same chance in every round, and clients that are away cannot"
 
     def chances(self, population: Population) -> Array:
         return np.full(population.clients, self.C)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import field
-from functools import cached_property
 
 import numpy as np
 
 from fedalpha.strategies.arguments import number
-from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.base import STRATEGIES, State, Strategy
 from fedalpha.strategies.cohort import Cohort, Need
 from fedalpha.strategies.combinator import Combinator, simplex_member
 from fedalpha.strategies.simplex import Array
@@ -21,19 +19,10 @@ HALVINGS = 50
 class Aligned(Combinator, name="aligned"):
     """p + ε·(alpha − p), as far as the updates agree; see `aligned`."""
 
+    looks_at = frozenset[Need]({"gram"})
+    keeps_order = False
+
     cosine: float = field(default=0.9, metadata={"always": True})
-
-    @cached_property
-    def traits(self) -> Traits:
-        inner = super().traits
-        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"gram"}
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"gram"}
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         gram = cohort.require("gram")

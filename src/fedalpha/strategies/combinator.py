@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property
+from typing import ClassVar
 
 from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
 from fedalpha.strategies.cohort import Cohort, Need
@@ -14,6 +15,11 @@ from fedalpha.strategies.simplex import Array
 
 class Combinator(Strategy):
     """The base of combinators: members, each with its own state, and the traits that all members have."""
+
+    looks_at: ClassVar[frozenset[Need]] = frozenset()
+    """What the combinator itself needs, besides what its members need."""
+    keeps_order: ClassVar[bool] = True
+    """Whether a member's larger weight stays a larger weight. If not, only weights that no loss moves are monotone."""
 
     members: tuple[Strategy, ...] = field(metadata={"positional": True})
 
@@ -25,12 +31,12 @@ class Combinator(Strategy):
         return Traits(
             simplex=all(t.simplex for t in each),
             shift_invariant=all(t.shift_invariant for t in each),
-            monotone=0 if not monotone else monotone.pop() if len(monotone) == 1 else None,
+            monotone=0 if not monotone else monotone.pop() if len(monotone) == 1 and self.keeps_order else None,
         )
 
     @property
     def requires(self) -> frozenset[Need]:
-        return frozenset[Need]().union(*(m.requires for m in self.members))
+        return self.looks_at.union(*(m.requires for m in self.members))
 
     @property
     def against_stale(self) -> str:
@@ -49,7 +55,7 @@ class Combinator(Strategy):
 
     def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
         each = (m.needs(s, cohort) for m, s in zip(self.members, state["members"], strict=True))
-        return frozenset[Need]().union(*each)
+        return self.looks_at.union(*each)
 
     def all_weights(self, state: State, cohort: Cohort) -> tuple[list[Array], State]:
         """Every member's alpha, and the next state of all members."""

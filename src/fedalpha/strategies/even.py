@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from functools import cached_property
 
 import numpy as np
 
-from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.base import STRATEGIES, State, Strategy
 from fedalpha.strategies.cohort import Cohort, Need
 from fedalpha.strategies.combinator import Combinator, simplex_member
 from fedalpha.strategies.memory import recall, remember
@@ -18,14 +16,8 @@ from fedalpha.strategies.simplex import Array, normalise
 class Even(Combinator, name="even"):
     """alpha_i ∝ alpha_i·(1 + mean staleness of client i); see `even`."""
 
-    @cached_property
-    def traits(self) -> Traits:
-        inner = super().traits
-        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"staleness"}
+    looks_at = frozenset[Need]({"staleness"})
+    keeps_order = False
 
     @property
     def ceiling(self) -> float:
@@ -33,9 +25,6 @@ class Even(Combinator, name="even"):
 
     def init(self, n: int | None = None) -> State:
         return {**super().init(n), "counts": {}, "sums": {}}
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"staleness"}
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         (alpha,), state = self.all_weights(state, cohort)

@@ -22,19 +22,14 @@ PAPER = "Jhunjhunwala et al., 2023, 2301.09604"
 class Extrapolate(Combinator, name="extrapolate"):
     """η·alpha with η ≥ 1; see `extrapolate`."""
 
+    looks_at = frozenset[Need]({"gram"})
+    keeps_order = False
+
     epsilon: float = field(default=0.001, metadata={"always": True})
 
     @cached_property
     def traits(self) -> Traits:
-        inner = super().traits
-        return dataclasses.replace(inner, simplex=False, monotone=0 if inner.monotone == 0 else None)
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"gram"}
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"gram"}
+        return dataclasses.replace(super().traits, simplex=False)
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         gram = cohort.require("gram")

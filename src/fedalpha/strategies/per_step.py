@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import cached_property
-
 import numpy as np
 
-from fedalpha.strategies.base import HERE, STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.base import HERE, STRATEGIES, State, Strategy
 from fedalpha.strategies.cohort import Cohort, Need
 from fedalpha.strategies.combinator import Combinator, simplex_member
 from fedalpha.strategies.simplex import Array, normalise
@@ -16,17 +13,8 @@ from fedalpha.strategies.simplex import Array, normalise
 class PerStep(Combinator, name="per_step"):
     """∝ alpha_i/E_i; see `per_step`."""
 
-    @cached_property
-    def traits(self) -> Traits:
-        inner = super().traits
-        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"steps"}
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"steps"}
+    looks_at = frozenset[Need]({"steps"})
+    keeps_order = False
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         (alpha,), state = self.all_weights(state, cohort)

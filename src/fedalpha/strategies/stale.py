@@ -18,6 +18,9 @@ from fedalpha.strategies.simplex import Array, normalise
 class Stale(Combinator, name="stale"):
     """alpha_i ∝ alpha_i·s(τ_i); see `stale`."""
 
+    looks_at = frozenset[Need]({"staleness"})
+    keeps_order = False
+
     by: Discount = field(metadata={"positional": True})
     normalised: bool = True
     mix: float = 1.0
@@ -27,14 +30,7 @@ class Stale(Combinator, name="stale"):
         inner = self.members[0].traits
         if not self.normalised:
             return dataclasses.replace(inner, simplex=False)
-        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"staleness"}
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"staleness"}
+        return super().traits
 
     @property
     def ceiling(self) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import field
-from functools import cached_property
 
 from fedalpha.strategies.arguments import number
-from fedalpha.strategies.base import HERE, STRATEGIES, State, Strategy, Traits
+from fedalpha.strategies.base import HERE, STRATEGIES, State, Strategy
 from fedalpha.strategies.cohort import Cohort
 from fedalpha.strategies.combinator import Combinator, simplex_member
 from fedalpha.strategies.simplex import Array
@@ -17,12 +15,9 @@ from fedalpha.strategies.simplex import Array
 class Steady(Combinator, name="steady"):
     """p + ε·(alpha − p), n_eff ≥ share·n_eff(p); see `steady`."""
 
-    share: float = field(default=0.5, metadata={"always": True})
+    keeps_order = False
 
-    @cached_property
-    def traits(self) -> Traits:
-        inner = super().traits
-        return dataclasses.replace(inner, monotone=0 if inner.monotone == 0 else None)
+    share: float = field(default=0.5, metadata={"always": True})
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         (alpha,), state = self.all_weights(state, cohort)

@@ -15,20 +15,15 @@ from fedalpha.strategies.simplex import Array
 class Unbiased(Combinator, name="unbiased"):
     """The rule with p_i/π_i in place of sizes; see `unbiased`."""
 
+    looks_at = frozenset[Need]({"design"})
+
     @cached_property
     def traits(self) -> Traits:
         return dataclasses.replace(super().traits, simplex=False)
 
     @property
-    def requires(self) -> frozenset[Need]:
-        return super().requires | {"design"}
-
-    @property
     def against_absence(self) -> str:
         return "it divides by each client's chance to be in a cohort, which is not known there"
-
-    def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        return super().needs(state, cohort) | {"design"}
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
         design = cohort.require("design")
