@@ -184,6 +184,8 @@ def _command(words: list[str], whole: bool) -> None:
             command = [str(Path(sys.executable).with_name(server)), "--help"]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             assert [option for option in options if option.startswith("--") and option not in said] == []
+        case ["pytest", *options]:
+            assert [path for path in options if path.startswith("tests/") and not (ROOT / path).exists()] == []
         case ["mkdir" | "cp", *_]:
             subprocess.run(words, check=True)
         case _:

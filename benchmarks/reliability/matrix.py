@@ -117,7 +117,7 @@ class _Count(logging.Filter):
         self.refusals = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        named = re.search(r"client (.*?) refused:", record.getMessage())
+        named = re.search(r"clients? (.*?) refused:", record.getMessage())
         self.refusals += 0 if named is None else len(named[1].split(", "))  # clients with one reason share a line
         return False
 

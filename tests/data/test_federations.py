@@ -28,8 +28,8 @@ def test_a_federation_says_what_it_holds(digits: Pooled) -> None:
     assert repr(digits).endswith("partition = shards(size=30), seed = 0)")
     assert "<td>samples per client</td>" in digits._repr_html_()
     small = federation((np.zeros((10, 3)), np.zeros(10)), clients=2, task="mse")
-    assert repr(small) == "Pooled(2 clients, 8 training samples (4 a client), 2 test samples, 3 features, " + (
-        "partition = iid, seed = 0)"
+    assert repr(small) == "Pooled(2 clients, 8 training samples (4 a client), 1 value to predict, " + (
+        "2 test samples, 3 features, partition = iid, seed = 0)"
     )
     crowd = Generated(3, lambda id: (np.zeros((1, 2)), np.zeros(1, dtype=int)), np.ones_like, digits.test, classes=10)
     assert "3 clients, 10 classes" in repr(crowd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,10 @@ def test_simulated_time_passes_on_flower_as_well(digits: Pooled, server: str) ->
 
 
 def test_errors_of_clients_come_back(digits: Pooled) -> None:
+    here = os.getpid()
+
     def broken(output: torch.Tensor, target: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # only where clients train
+        if os.getpid() != here:  # only where clients train
             raise ZeroDivisionError("boom")
         return output.sum()
 

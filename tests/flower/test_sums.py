@@ -33,7 +33,7 @@ def models(count: int, width: int) -> list[sums.Arrays]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which values are added."""
     if request.param == "compiled":
-        pytest.importorskip("numba")
+        pytest.importorskip("numba", exc_type=ImportError)
         monkeypatch.setattr(sums, "_WORTH_COMPILING", 1)
 
 

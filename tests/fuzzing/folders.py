@@ -249,7 +249,7 @@ class Histories(Target):
     """The files of a run folder that hold its results."""
 
     name, share = "histories and models", 12
-    readers: ClassVar = {"analysis/history.py": ("read", "_row", "_lines", "_interrupted", "_kept_round", "_load")}
+    readers: ClassVar = {"analysis/history.py": ("read", "_row", "_lines", "interrupted", "_kept_round", "_load")}
     rows = tuple({"round": r, "accuracy": 0.5, "loss": 1.5, "alpha": [0.5, 0.5], "best_round": 1} for r in range(3))
 
     def __init__(self, folder: Path) -> None:

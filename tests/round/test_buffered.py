@@ -372,7 +372,7 @@ def test_over_selection_takes_the_first() -> None:
         ({"strategy": "unbiased(FedAvg)"}, "chance to be in a cohort"),
         ({"reevaluate": 2}, "rebased model"),
         ({"select": "power_of_choice(C=0.5, d=0.7, until=3)"}, "until counts one cohort for each round"),
-        ({"select": "poisson(C=0.5)"}, "who is away cannot"),
+        ({"select": "poisson(C=0.5)"}, "clients that are away cannot"),
         (
             {"combine": "noise(clip(mean, C=1.0), z=1.0, c=0.5)", "strategy": "cap(FedAvg, 0.5)"},
             "drawn at random|chance",

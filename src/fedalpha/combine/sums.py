@@ -10,7 +10,7 @@ does the same in NumPy, gives the same bytes too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -46,9 +46,7 @@ class Sum:
 
     def add_stack(self, alpha: Sequence[float], stacked: Parameters) -> None:
         """Add several clients' models, stacked along the first axis, one after the other."""
-        for name, value in self.values.items():
-            if name not in stacked or stacked[name].shape[1:] != value.shape:
-                raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
+        self._check({name: value.shape[1:] for name, value in stacked.items()})
         large = sum(value.numel() for value in stacked.values()) >= _WORTH_COMPILING
         for name, value in stacked.items():
             if value.is_floating_point():
@@ -64,6 +62,8 @@ class Sum:
     def merge(self, *others: Sum) -> None:
         """Add the sums of later blocks, in their order."""
         for other in others:
+            if other.values:
+                self._check({name: value.shape for name, value in other.values.items()})
             for name, value in other.values.items():
                 if name not in self.values:
                     self.values[name] = value.clone()
@@ -72,6 +72,11 @@ class Sum:
                 elif other.heaviest > self.heaviest:
                     self.values[name] = value.clone()
             self.heaviest = max(self.heaviest, other.heaviest)
+
+    def _check(self, shapes: Mapping[str, torch.Size]) -> None:
+        for name, value in self.values.items():
+            if shapes.get(name) != value.shape:
+                raise ValueError(f"a client's tensor {name!r} is missing or of another shape than the others'")
 
 
 def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled: bool) -> None:

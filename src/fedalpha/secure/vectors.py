@@ -42,7 +42,8 @@ def clipped(update: Vector, most: float) -> Vector:
     >>> np.linalg.norm(clipped(np.array([3.0, 4.0]), 1.0)).round(4)
     np.float64(1.0)
     """
-    norm = math.sqrt(float(np.dot(update, update)))
+    with np.errstate(over="ignore"):
+        norm = math.sqrt(float(np.dot(update, update)))
     if not math.isfinite(norm):
         raise Overflow("its update is too large for its norm to be computed")
     return update * (most / norm * (1 - 1e-6)) if norm > most else update

@@ -73,7 +73,7 @@ def test_a_rate_is_the_best_of_what_was_counted() -> None:
 def test_where_nothing_is_compiled_the_reason_is_given(variable: str, block: str, message: str) -> None:
     code = f"import sys; {block}from benchmarks.speed import peak; print(peak.missing())"
     if not block:
-        pytest.importorskip("numba")
+        pytest.importorskip("numba", exc_type=ImportError)
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {variable: "1"}, capture_output=True, text=True, check=True
     )
