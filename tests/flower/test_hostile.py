@@ -56,6 +56,23 @@ def with_record(name: str, record: Any) -> Attack:
     return attack
 
 
+def state(array: Array) -> Attack:
+    """A client's state that nobody asked for."""
+
+    def attack(message: Message, reply: Message) -> Message:
+        reply.content["fedalpha.told"] = ConfigRecord({"tree": "[]"})
+        reply.content["fedalpha.state"] = ArrayRecord({"\x1b[2J" + "a" * 1000: array})
+        return reply
+
+    return attack
+
+
+def headed(header: str) -> Array:
+    """An array whose header says this, without values."""
+    text = f"{header:<117}\n".encode()
+    return Array("float32", (4,), "numpy.ndarray", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+
+
 def npy(value: Any) -> bytes:
     file = io.BytesIO()
     np.save(file, value, allow_pickle=True)
@@ -87,6 +104,13 @@ ATTACKS: dict[str, Attack] = {
     "no metrics": lambda message, reply: Message(RecordDict({}), reply_to=message),
     "two records of metrics": with_record("more", MetricRecord({"a": 1})),
     "a state that nobody asked for": with_record("fedalpha.told", ConfigRecord({"tree": "[" * 1_000_000})),
+    "a state that cannot be read": state(Array("float32", (4,), "numpy.ndarray", b"x" * 200)),
+    "a state of 4 TB": state(headed("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}")),
+    "a state of a negative shape": state(headed("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 0)}")),
+    "a state of texts": state(Array("<U4", (4,), "numpy.ndarray", npy(np.array(["abcd"] * 4)))),
+    "a state of objects": state(Array("object", (4,), "numpy.ndarray", OBJECTS)),
+    "a state in another serialisation": state(Array("float32", (4,), "torch.pickle", b"x")),
+    "a state larger than 32 models": state(Array(np.zeros(600_000))),
     "extras that nobody asked for": with_record("fedalpha.extras", ArrayRecord({"x": Array(np.zeros(9))})),
     "an error for a terminal": lambda message, reply: Message(
         Error(code=2, reason="\x1b]0;owned\x07" + "x" * 10**6), reply_to=message

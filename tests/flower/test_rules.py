@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,31 @@ def test_a_model_of_absurd_magnitude_is_refused_alone(grid_of: Any) -> None:
         ]
         alone = run(FedAlpha("FedAvg", over=over), grid_of(app(), [1, 2]), rounds=2)
         assert found["w"].tobytes() == alone["w"].tobytes()
+
+
+@pytest.mark.parametrize("value", [1e6, 3e38])
+def test_control_variates_of_absurd_magnitude_are_refused_alone(digits: Pooled, grid_of: Any, value: float) -> None:
+    """One client would otherwise ruin the control variate of the server, and with it every later model."""
+    update = "scaffold(lr=0.1, batch=20)"
+    made = client_app("softmax", lambda c: digits.client(int(c.node_config["partition-id"])), update, classes=10)
+
+    grid = grid_of(made, [1, 2, 3])
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if grid.client(node) == 3 and message.metadata.message_type == "train":
+            extras = reply.content.array_records["fedalpha.extras"]
+            for name, array in extras.items():
+                extras[name] = Array(np.full(array.shape, value, dtype=np.float32))
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg", update=update, fraction_evaluate=0.0)
+    rule.start(grid, initial_arrays("softmax", digits.shape, 10), 2, timeout=0.2)
+    for row in rule.rows[1:]:
+        assert row["kept"] is None
+        assert [refusal["client"] for refusal in row["refused"]] == [3]
+        assert "extra 'scaffold.output" in row["refused"][0]["reason"]
+        assert "at most 10000 is accepted" in row["refused"][0]["reason"]
 
 
 def test_an_aggregate_beyond_the_bound_is_not_installed(grid_of: Any) -> None:
@@ -152,13 +178,15 @@ def test_an_evaluation_of_its_own_is_called(grid_of: Any) -> None:
     assert rule.rows[1]["accuracy"] == 0.5
 
 
-def test_a_run_in_which_nobody_trained_fails(grid_of: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("apply", [None, "fedadam(lr=0.5)"])
+def test_a_run_in_which_nobody_trained_fails(grid_of: Any, tmp_path: Path, apply: str | None) -> None:
     def wrong(id: int, arrays: dict[str, np.ndarray]) -> None:
         raise ZeroDivisionError("boom")
 
     with pytest.raises(RuntimeError, match=r"no client has trained.*boom"):
-        run(FedAlpha("FedAvg", out=tmp_path), grid_of(app(wrong), range(3)), rounds=2)
-    assert len((tmp_path / "history.jsonl").read_text().splitlines()) == 3
+        run(FedAlpha("FedAvg", apply=apply, out=tmp_path), grid_of(app(wrong), range(3)), rounds=2)
+    rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [row["kept"] for row in rows] == [None] + 2 * ["only 0 of 3 clients delivered, the quorum is 1"]
 
 
 def test_arguments_that_cannot_be_meant_are_named() -> None:

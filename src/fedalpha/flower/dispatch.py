@@ -126,8 +126,9 @@ class Dispatch:
         assert now.order is not None
         needs = now.order.wanted | ({"train"} if self.clients.source == "train" else set())
         sent, admission = now.state.broadcast, self.rules.algorithm.admission
-        arrays, extras = self.rules.form.arrays(sent.parameters), self.rules.sends(sent)
-        return Wanted(self.over.weighted_by_key, self.loss_keys, frozenset(needs), arrays, admission.bound, extras)
+        arrays, common = self.rules.form.arrays(sent.parameters), self.rules.form.arrays(sent.extras)
+        extras, size_key = self.rules.sends(sent), self.over.weighted_by_key
+        return Wanted(size_key, self.loss_keys, frozenset(needs), arrays, admission.bound, extras, common)
 
     def evaluation(self, server_round: int, ids: Ids, sending: Sending) -> list[Message]:
         """The evaluation messages of these clients, as ``over`` makes them."""

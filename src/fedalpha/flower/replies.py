@@ -109,6 +109,18 @@ def array_of(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
     return value
 
 
+def state_array(name: str, array: Array) -> NDArray[Any]:
+    """An array of a client's state, which may have any form: numbers that its data holds completely."""
+    if array.stype != _NUMPY:
+        raise Rejected(f"array {_brief(name)} of its state is serialised as {_brief(array.stype)}, expected {_NUMPY}")
+    start, shape, fortran, dtype = _parsed(_brief(name), array)
+    length = math.prod(shape) * dtype.itemsize
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or min(shape, default=0) < 0 or len(array.data) - start != length:
+        found = f"{_brief(dtype, str)} {_brief(shape)}, {len(array.data) - start} bytes"
+        raise Rejected(f"array {_brief(name)} of its state holds {found}; expected numbers in a whole array")
+    return _view(array, start, shape, fortran, dtype)
+
+
 def _check_finite(arrays: Arrays) -> None:
     for name, value in arrays.items():
         if not all_finite(value):
@@ -132,10 +144,15 @@ def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
     if array.data.startswith(header):  # nothing to parse
         start, shape, fortran, dtype = len(header), old.shape, False, old.dtype
     else:
-        start, shape, fortran, dtype = _parsed(name, array)
+        start, shape, fortran, dtype = _parsed(repr(name), array)
     if shape != old.shape or dtype != old.dtype or len(array.data) - start != old.nbytes:
         found = f"{dtype} {_brief(shape)}, {len(array.data) - start} bytes"
         raise Rejected(f"array {name!r} holds {found}, expected {old.dtype} {old.shape}, {old.nbytes} bytes; {_SAME}")
+    return _view(array, start, shape, fortran, dtype)
+
+
+def _view(array: Array, start: int, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array that begins at ``start`` of the data, not copied."""
     flat = np.frombuffer(array.data, dtype=dtype, offset=start)
     value = flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
     return value if value.flags.aligned else value.copy()
@@ -149,7 +166,7 @@ def _parsed(name: str, array: Array) -> tuple[int, tuple[int, ...], bool, np.dty
         shape, fortran, dtype = read(data)
         return data.tell(), shape, fortran, dtype
     except Exception as error:
-        raise Rejected(f"array {name!r} cannot be read: {type(error).__name__}: {shown(error)}") from None
+        raise Rejected(f"array {name} cannot be read: {type(error).__name__}: {shown(error)}") from None
 
 
 @lru_cache(maxsize=10_000)

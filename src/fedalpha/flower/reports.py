@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedalpha.fast.gram import gram
 from fedalpha.flower.names import CLIPPED, COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.queries import LABELS
-from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number
+from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number, state_array
 from fedalpha.flower.sums import Arrays, Running, all_finite, beyond, distance, is_float, largest
 from fedalpha.strategies import Array
 from fedalpha.strategies.cohort import cosines
@@ -24,6 +24,7 @@ from fedalpha.strategies.cohort import cosines
 _LONGEST_TREE = 1_000_000
 _LARGEST_STATE = 32
 """A client's state may be this many times as large as the model."""
+_NOTHING = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +167,8 @@ class Wanted:
     """What a training reply must contain: its size under ``size_key``, losses under ``loss_keys``.
 
     ``needs`` are what the strategy looks at. ``bound`` limits the values of a model, as `Admission.bound` does for
-    the aggregate. ``extras`` are the names of what the client update sends besides a model.
+    the aggregate. ``extras`` are the names of what the client update sends besides a model, and ``common`` those that
+    the server has sent; the bound holds for them, too.
     """
 
     size_key: str
@@ -175,6 +177,7 @@ class Wanted:
     sent: Arrays
     bound: float | None = None
     extras: frozenset[str] = frozenset()
+    common: Arrays = field(default_factory=dict)
     _known: dict[str, float] = field(default_factory=dict, init=False)
 
     def read(self, id: int, reply: Message | None) -> Report:
@@ -235,9 +238,11 @@ class Wanted:
         found: Arrays = {}
         for name in sorted(names):
             assert record is not None
-            like = next(value for key, value in self.sent.items() if name.endswith(f".{key}"))
-            array = record[name]
-            found[name] = array_of(name, array, like)
+            like = self.sent[max((key for key in self.sent if name.endswith(f".{key}")), key=len)]
+            found[name] = array_of(name, record[name], like)
+        current = {name: self.common.get(name, _NOTHING) for name in found}
+        if self.bound is not None and (reason := beyond(found, current, self.bound)):
+            raise Rejected(f"extra {reason}")
         return found
 
     def _state(self, record: ArrayRecord | None, config: ConfigRecord | None) -> tuple[dict[str, Any], bool]:
@@ -247,8 +252,8 @@ class Wanted:
         tree = config.get(TREE)
         if tree is None:
             return {COMMITTED: True}, bool(config.get(FRESH, False))
-        size = sum(len(array.data) for array in (record or {}).values())
+        size = sum(len(name) + len(array.data) for name, array in (record or {}).items())
         room = _LARGEST_STATE * sum(value.nbytes for value in self.sent.values()) + 1_000_000
         if not isinstance(tree, str) or len(tree) > _LONGEST_TREE or size > room:
             raise Rejected(f"its state has {size} bytes; at most {room} are kept")
-        return {TREE: tree, "arrays": {name: array.numpy() for name, array in (record or {}).items()}}, False
+        return {TREE: tree, "arrays": {name: state_array(name, array) for name, array in (record or {}).items()}}, False

@@ -170,7 +170,7 @@ def admit(gate: Gate, train: Train, heard: Heard) -> Any | Train | Short:
         gate.refuse(id, problem)
     if isinstance(reports, Nothing):
         return Short(reports.reason)
-    if reports.summed:
+    if reports.summed and reports.items:
         if not gate.sound(reports):
             return Short("the sum of the models is not finite") if reports.final else _one_by_one(train)
     else:
