@@ -127,8 +127,8 @@ def test_fedalpha_has_the_names_of_run_where_it_has_the_same_rule() -> None:
     pytest.importorskip("flwr")
     from fedalpha.flower import FedAlpha
 
-    shared = {"strategy", "select", "update", "combine", "apply", "quorum", "deadline", "reevaluate", "fault", "secure"}
-    shared |= {"server", "model", "seed", "callbacks", "out"}
+    shared = {"strategy", "select", "update", "combine", "apply", "quorum", "deadline", "fault", "secure"}
+    shared |= {"server", "model", "seed", "evaluate", "callbacks", "out"}
     live = inspect.signature(FedAlpha).parameters
     assert shared <= live.keys() & inspect.signature(fedalpha.run).parameters.keys()
     assert all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for name, p in live.items() if name != "strategy")

@@ -39,7 +39,9 @@ def load_plugin(text: str) -> str:
     if expected not in (None, found):
         raise ValueError(f"{path} has changed since (its hash was {expected}); restore it, or start a new run or study")
     size = f"{len(content.splitlines())} lines of Python, SHA-256 {found}…"
-    trust.need("plugin", digest, f"run {shown(path)} ({size})", f"name the plugin yourself: --plugin {shown(name)}")
+    trust.need(
+        "plugin", digest, f"run {shown(path)} ({size})", f"in run and compare name it yourself: --plugin {shown(name)}"
+    )
     if _loaded.setdefault(path, found) != found:
         raise ValueError(f"{path} was loaded in this process and has changed since; start a new process")
     module = f"fedalpha_plugin_{found}"

@@ -15,6 +15,7 @@ import fedalpha
 from fedalpha.combine import COMBINES, Reports
 from fedalpha.data import Pooled
 from fedalpha.defence import privacy
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.strategies import STRATEGIES, Cohort
 from fedalpha.update import Broadcast, Report
 
@@ -107,7 +108,7 @@ def test_updates_that_publish_what_clients_send_are_refused(update: str, digits:
 
 def test_weights_by_what_the_server_measures_are_refused(digits: Pooled) -> None:
     with pytest.raises(ValueError, match=r"reevaluate = 2.* leave it at 0"):
-        private(digits, reevaluate=2)
+        private(digits, evaluate=Evaluate(reevaluate=2))
 
 
 @pytest.mark.parametrize("select", ["power_of_choice(C=0.5, d=0.9)", "loss_proportional(C=0.5)"])

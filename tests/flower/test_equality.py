@@ -178,7 +178,7 @@ def test_reevaluation_on_the_servers_data(grid_of: Any) -> None:
     assert digits.validation is not None
     validation = evaluate_on("softmax", digits.validation, classes=10)
     for strategy in ("FedSoftWorse(T=0.2)", "FedSoftWorse(T=0.2, loss=after)"):
-        both(digits, grid_of, strategy, reevaluate=2, server={"validation": validation})
+        both(digits, grid_of, strategy, evaluate=fedalpha.Evaluate(reevaluate=2), server={"validation": validation})
 
 
 def test_the_folder_has_the_files_of_a_run(digits: Pooled, grid_of: Any, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import FedAdam, FedAvg
 
+from fedalpha import Evaluate
 from fedalpha.data import Pooled
 from fedalpha.flower import FedAlpha, add_loss_query, client_app, initial_arrays
 from fedalpha.flower.rounds import Running
@@ -194,7 +195,7 @@ def test_arguments_that_cannot_be_meant_are_named() -> None:
         ({"save": "state"}, r"named by out="),
         ({"apply": "fedadam", "over": FedAdam()}, "apply= and over="),
         ({"select": "uniform(C=0.5)", "fraction_train": 0.5}, "both say who trains"),
-        ({"reevaluate": 2}, r"validation=evaluate_on"),
+        ({"evaluate": Evaluate(reevaluate=2)}, r"validation=evaluate_on"),
         ({"states": "cloud"}, "give server or node"),
         ({"bound": 0.5}, "bound = 0.5"),
         ({"fault": "label_flip(clients=2)"}, "changes the clients' data"),

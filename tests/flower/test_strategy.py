@@ -21,7 +21,7 @@ from flwr.serverapp import strategy
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum, MultiKrum
 from flwr.supercore import logger as flower_logging
 
-from fedalpha import weights
+from fedalpha import Evaluate, weights
 from fedalpha.flower import FedAlpha, add_loss_query
 from fedalpha.store import DamagedError
 
@@ -346,7 +346,11 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="quorum"):
         FedAlpha("FedAvg", quorum=True)
     with pytest.raises(ValueError, match="liars = -1"):
-        FedAlpha("FedAvg", liars=-1)
+        FedAlpha("FedAvg", evaluate=Evaluate(liars=-1))
+    with pytest.raises(TypeError, match="evaluate = 5; give"):
+        FedAlpha("FedAvg", evaluate=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="every and signal of Evaluate are for simulations"):
+        FedAlpha("FedAvg", evaluate=Evaluate(every=5))
     with pytest.raises(TypeError, match="FedAlpha does not take patience"):
         FedAlpha("FedAvg", patience=3)
     with pytest.raises(ValueError, match="FedSoftWorse"):

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from safetensors.numpy import load_file
 
-from fedalpha import weights
+from fedalpha import Evaluate, weights
 from fedalpha.flower import FedAlpha
 from fedalpha.runs.callbacks import Callback
 from flower.test_strategy import quadratic, start_arrays
@@ -41,7 +41,10 @@ def test_a_run_stops_and_keeps_its_best_model(grid_of: Any, tmp_path: Path) -> N
     start(whole, grid_of(quadratic(), range(4)), rounds=2)
     third = whole._model()
     rule = FedAlpha(
-        "FedAvg", fraction_evaluate=0.0, stop="patience(accuracy, rounds=2)", keep="best", out=tmp_path / "run"
+        "FedAvg",
+        fraction_evaluate=0.0,
+        evaluate=Evaluate(stop="patience(accuracy, rounds=2)", keep="best"),
+        out=tmp_path / "run",
     )
     start(rule, grid_of(quadratic(), range(4)))
     assert [row["round"] for row in rule.rows] == [0, 1, 2, 3, 4]
@@ -65,16 +68,11 @@ class Kill(Callback):
 
 @pytest.mark.parametrize("killed", [1, 3, 4])
 def test_a_killed_server_stops_at_the_same_round_with_the_same_bytes(grid_of: Any, tmp_path: Path, killed: int) -> None:
+    watch = Evaluate(stop="patience(accuracy, rounds=2)", keep="best", shadow=["FedSoftWorse(T=2, optima=estimated)"])
+
     def rule(name: str, *callbacks: Callback) -> FedAlpha:
-        return FedAlpha(
-            "FedAvg",
-            fraction_evaluate=0.0,
-            stop="patience(accuracy, rounds=2)",
-            keep="best",
-            shadow=["FedSoftWorse(T=2, optima=estimated)"],
-            out=tmp_path / name,
-            callbacks=callbacks,
-        )
+        out = tmp_path / name
+        return FedAlpha("FedAvg", fraction_evaluate=0.0, evaluate=watch, out=out, callbacks=callbacks)
 
     whole = rule("whole")
     start(whole, grid_of(quadratic(), range(4)))
@@ -93,7 +91,8 @@ def test_a_killed_server_stops_at_the_same_round_with_the_same_bytes(grid_of: An
 def test_shadow_rules_ask_for_losses_and_change_no_byte(grid_of: Any) -> None:
     plain, grid = FedAlpha("FedAvg", fraction_evaluate=0.0), grid_of(quadratic(), range(4))
     alone = start(plain, grid, rounds=3)
-    rule = FedAlpha("FedAvg", fraction_evaluate=0.0, shadow=["FedAvg", SHADOW, "FedSoftWorse(T=2.0, loss=train)"])
+    watch = Evaluate(shadow=["FedAvg", SHADOW, "FedSoftWorse(T=2.0, loss=train)"])
+    rule = FedAlpha("FedAvg", fraction_evaluate=0.0, evaluate=watch)
     grid = grid_of(quadratic(), range(4))
     beside = start(rule, grid, rounds=3)
     assert all(alone[name].tobytes() == beside[name].tobytes() for name in alone)
@@ -111,7 +110,7 @@ def test_shadow_rules_ask_for_losses_and_change_no_byte(grid_of: Any) -> None:
 def test_a_node_that_does_not_answer_the_shadows_question_is_not_refused(grid_of: Any) -> None:
     grid = grid_of(quadratic(), range(4))
     grid.spoil = lambda node, message, reply: None if message.metadata.message_type == "query.loss" else reply
-    rule = FedAlpha("FedAvg", fraction_evaluate=0.0, shadow=[SHADOW], query_timeout=0.1)
+    rule = FedAlpha("FedAvg", fraction_evaluate=0.0, evaluate=Evaluate(shadow=[SHADOW]), query_timeout=0.1)
     start(rule, grid, rounds=1)
     assert rule.rows[1]["refused"] == []
     assert "no client gave a usable loss" in rule.rows[1]["shadow"][SHADOW]["missing"]
@@ -131,10 +130,11 @@ def test_callbacks_see_every_row_and_may_stop_the_run(grid_of: Any, tmp_path: Pa
 def test_what_cannot_be_watched_is_refused(grid_of: Any) -> None:
     grid = grid_of(quadratic(), range(3))
     with pytest.raises(ValueError, match="looks at steps"):
-        FedAlpha("FedAvg", shadow=["FedNova"])
+        FedAlpha("FedAvg", evaluate=Evaluate(shadow=["FedNova"]))
+    keeping = FedAlpha("FedAvg", fraction_evaluate=0.0, evaluate=Evaluate(keep="best"))
     with pytest.raises(ValueError, match="pass evaluate_fn= to start"):
-        FedAlpha("FedAvg", fraction_evaluate=0.0, keep="best").start(grid, start_arrays(), num_rounds=1)
-    inner = FedAlpha("FedAvg", fraction_evaluate=0.0, stop="round >= 1")
+        keeping.start(grid, start_arrays(), num_rounds=1)
+    inner = FedAlpha("FedAvg", fraction_evaluate=0.0, evaluate=Evaluate(stop="round >= 1"))
     wrapper = DifferentialPrivacyServerSideFixedClipping(inner, 0.1, 1.0, 3)
     with pytest.raises(RuntimeError, match=r"needs FedAlpha\.start"):
         wrapper.start(grid, start_arrays(), num_rounds=1, timeout=1)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedalpha import federation, run
+from fedalpha import Evaluate, federation, run
 from fedalpha.clock import Clock, Pace, Timeline
 from fedalpha.clock.speeds import Moment
 from fedalpha.combine import COMBINES, Reports
@@ -370,7 +370,7 @@ def test_over_selection_takes_the_first() -> None:
         ({"combine": "feddist"}, "feddist.* does not work"),
         ({"select": "fedpage(C=0.5, p=0.1)"}, "all clients take part"),
         ({"strategy": "unbiased(FedAvg)"}, "chance to be in a cohort"),
-        ({"reevaluate": 2}, "rebased model"),
+        ({"evaluate": Evaluate(reevaluate=2)}, "rebased model"),
         ({"select": "power_of_choice(C=0.5, d=0.7, until=3)"}, "until counts one cohort for each round"),
         ({"select": "poisson(C=0.5)"}, "clients that are away cannot"),
         (

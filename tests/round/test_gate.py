@@ -298,7 +298,7 @@ RULES = {
 @pytest.mark.parametrize("strategy", [t for e in STRATEGIES for t in e.examples if e.name in ("FedSoftWorse", "cap")])
 def test_reevaluated_losses_replace_a_lie(digits: Pooled, strategy: str) -> None:
     lied = play(digits, strategy, fault="lie(loss=1000000000.0, clients=[1])")
-    checked = play(digits, strategy, fault="lie(loss=1000000000.0, clients=[1])", reevaluate=2)
+    checked = play(digits, strategy, fault="lie(loss=1000000000.0, clients=[1])", evaluate=Evaluate(reevaluate=2))
     assert checked.rows[1]["alpha"][1] < 0.6 * lied.rows[1]["alpha"][1]
     assert checked.rows[1]["losses"]["before"][1] == 1e9  # the history keeps what was said
 

@@ -28,7 +28,7 @@ from fedalpha.round import AskLosses, Ids
 from fedalpha.select import Select
 from fedalpha.strategies import Array as Numbers
 
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Dispatch:
         rules: Rules,
         clients: KnownClients,
         loss_keys: Mapping[str, str],
-        validation: Evaluate | None,
+        validation: EvaluateFn | None,
         query_timeout: float | None,
         wait_for_nodes: float,
     ) -> None:

@@ -132,8 +132,11 @@ def rules(
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
 
 
-def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bool, shadow: Any) -> None:
-    """Raise ValueError if a live federation cannot have this server, or if rules do not work with it."""
+def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bool, looks: frozenset[Any]) -> None:
+    """Raise ValueError if a live federation cannot have this server, or if rules do not work with it.
+
+    ``looks``: what shadow rules look at.
+    """
     if server.waits:
         if server.first is not None:
             raise ValueError(
@@ -146,8 +149,6 @@ def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bo
             "server out"
         )
     check_server(server, clients)
-    texts = [shadow] if isinstance(shadow, str | Strategy) else shadow
-    looks = frozenset[str]().union(*(STRATEGIES.parse(text).requires for text in texts))
     check_stale(server, rules.algorithm, looks)
     for name, rule in (("select", rules.algorithm.select), ("strategy", rules.algorithm.weigh)):
         if reason := rule.against_absence:

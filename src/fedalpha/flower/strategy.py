@@ -16,12 +16,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp import strategy as flower
 from flwr.supercore import log
 
-from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best
 from fedalpha.clock.servers import SERVERS, Server
 from fedalpha.flower.buffered import Buffered
 from fedalpha.flower.clients import KnownClients, Source, nobody_trained
-from fedalpha.flower.dispatch import Dispatch, Evaluate, Sending
+from fedalpha.flower.dispatch import Dispatch, EvaluateFn, Sending
 from fedalpha.flower.exchange import Pulled, exchange
 from fedalpha.flower.journal import Journal, digest, form_of
 from fedalpha.flower.metrics import Keys, Noted
@@ -34,6 +33,7 @@ from fedalpha.flower.watching import Watching
 from fedalpha.rng import generator
 from fedalpha.round import Admission, AskLosses, Measure, Outcome, ServerState, Train
 from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import Select
 from fedalpha.strategies import Strategy
 
@@ -65,10 +65,9 @@ class FedAlpha(flower.Strategy):
     ``secure`` lets the server learn sums only ("masked", "blind(reference=1.0)"); the clients' apps are wrapped by
     `secured`.
 
-    **Protection.** ``quorum``, ``deadline``, ``reevaluate``, ``fault``: as in `fedalpha.run`. ``validation``: an
-    evaluation on the server's data, such as `evaluate_on` returns, which ``reevaluate`` needs. ``bound``: a model
-    with a value above ``bound`` times the largest one of the same array (at least 1) is refused, and such an
-    aggregate is not installed. ``liars``: rows state the influence of this many clients.
+    **Protection.** ``quorum``, ``deadline``, ``fault``: as in `fedalpha.run`. ``bound``: a model with a value above
+    ``bound`` times the largest one of the same array (at least 1) is refused, and such an aggregate is not installed.
+    ``validation``: an evaluation on the server's data, such as `evaluate_on` returns, for ``Evaluate(reevaluate=…)``.
 
     **Clients.** They are known by the stable id that they report (`add_loss_query`), never by their node id.
     ``clients``: how many there are, for rules that need the number. ``seed`` draws cohorts. ``wait_for_nodes``:
@@ -77,9 +76,10 @@ class FedAlpha(flower.Strategy):
 
     **The run.** ``out`` names a run folder: a server app that is killed and started again with the same arguments
     resumes after the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``,
-    ``query_timeout`` and ``min_available_nodes`` may differ. ``stop``, ``keep`` and ``shadow`` are those of
-    `fedalpha.Evaluate`: early stopping, the best model (`best`), rules whose weights are recorded but not applied.
-    They look at the evaluation of each round. ``callbacks``: objects, or loggers such as "prometheus(port=9100)".
+    ``query_timeout`` and ``min_available_nodes`` may differ. ``evaluate``: a `fedalpha.Evaluate` with early stopping
+    (``stop``), the best model (``keep``, `best`), rules whose weights are recorded but not applied (``shadow``),
+    ``liars`` and ``reevaluate``. They look at the evaluation of each round. ``callbacks``: objects, or loggers such as
+    "prometheus(port=9100)".
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
     FedAlpha(FedWorse(k=0.1), over=FedAvg)
@@ -104,20 +104,16 @@ class FedAlpha(flower.Strategy):
         clients: int | None = None,
         quorum: float | int = 1,
         deadline: float | None = None,
-        reevaluate: int = 0,
-        validation: Evaluate | None = None,
+        validation: EvaluateFn | None = None,
         fault: Any = None,
         server: str | Server = "synchronous",
         secure: Any = None,
-        liars: int = 1,
         bound: float | None = 1e4,
         buffers: Sequence[str] = BUFFERS,
         states: Literal["server", "node"] = "server",
         model: Any = None,
         out: str | Path | None = None,
-        stop: str | Condition | None = None,
-        keep: str = "last",
-        shadow: Sequence[str | Strategy] = (),
+        evaluate: Evaluate | None = None,
         callbacks: Sequence[str | Callback] = (),
         query_timeout: float | None = None,
         wait_for_nodes: float = 600.0,
@@ -127,7 +123,8 @@ class FedAlpha(flower.Strategy):
         losses: Source = "query",
         **fedavg: Any,
     ) -> None:
-        _check(fedavg, losses, states, liars, reevaluate, validation)
+        watched = evaluate or Evaluate()
+        _check(fedavg, losses, states, watched, validation)
         self.over = wrapped(over, fedavg)
         self.admission = Admission(quorum, deadline, signed, bound)
         self.rules = rules(
@@ -142,20 +139,21 @@ class FedAlpha(flower.Strategy):
             buffers=buffers,
             fault=fault,
             admission=self.admission,
-            reevaluate=reevaluate,
+            reevaluate=watched.reevaluate,
             secure=secure,
         )
         self.rule, self.secure = self.rules.algorithm.weigh, self.rules.algorithm.secure
         self.server = SERVERS.parse(server)
         evaluating = bool(self.over.fraction_evaluate)
-        check_live(self.server, self.rules, clients, evaluating, shadow)
-        check_secure(self.rules, losses, evaluating, bool(shadow))
-        self.liars, self.seed, self.clients, self.states = liars, seed, clients, states
-        self._watching = Watching(self.rules.algorithm, stop, keep, shadow)
+        self._watching = Watching(self.rules.algorithm, watched)
+        shadows = self._watching.watch.shadows
+        check_live(self.server, self.rules, clients, evaluating, shadows.requires)
+        check_secure(self.rules, losses, evaluating, bool(shadows.rules))
+        self.seed, self.clients, self.states = seed, clients, states
         keys = Keys.of(loss_keys, accuracy_key)
         given = {"seed": seed, "clients": clients, "states": states, "signed": signed, "losses": losses}
         self._config = identity({**given, **keys.settings}, self.rules, update, self.server, self._watching.watch)
-        self._noted = Noted(self.rules.algorithm, liars, keys, evaluating, late=not self.server.waits)
+        self._noted = Noted(self.rules.algorithm, watched.liars, keys, evaluating, late=not self.server.waits)
         self._sampling = Sampling(self.over)
         self._clients = KnownClients(self.over.weighted_by_key, losses)
         self._dispatch = Dispatch(self.rules, self._clients, keys.trained, validation, query_timeout, wait_for_nodes)
@@ -197,7 +195,7 @@ class FedAlpha(flower.Strategy):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Evaluate | None = None,
+        evaluate_fn: EvaluateFn | None = None,
     ) -> flower.Result:
         """Like Flower's ``start``; with ``out`` it resumes after the last finished round."""
         self._dispatch.timeout = timeout
@@ -269,7 +267,7 @@ class FedAlpha(flower.Strategy):
         messages = list(self.configure_evaluate(server_round, arrays, config, grid))
         self.aggregate_evaluate(server_round, list(exchange(grid, messages, self._dispatch.timeout).values()))
 
-    def _finish(self, server_round: int, arrays: ArrayRecord, evaluate_fn: Evaluate | None = None) -> None:
+    def _finish(self, server_round: int, arrays: ArrayRecord, evaluate_fn: EvaluateFn | None = None) -> None:
         """The server's evaluation; then the row of the round is complete, and the state is saved."""
         if evaluate_fn is not None:
             self._noted.look("server", evaluate_fn(server_round, arrays))
@@ -470,7 +468,7 @@ def _with_costs(outcome: Outcome, told: dict[str, float] | None, down: int) -> O
 
 
 def _check(
-    fedavg: Mapping[str, Any], losses: str, states: str, liars: int, reevaluate: int, validation: Evaluate | None
+    fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: EvaluateFn | None
 ) -> None:
     """Raise if an argument of `FedAlpha` is unknown, has an impossible value, or contradicts another one."""
     if "save" in fedavg:
@@ -479,7 +477,12 @@ def _check(
         raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
     if states not in ("server", "node"):
         raise ValueError(f"states = {states!r}; give server or node")
-    if liars < 0:
-        raise ValueError(f"liars = {liars}; give a number of clients ≥ 0")
-    if reevaluate and validation is None:
+    if not isinstance(watched, Evaluate):
+        raise TypeError(f"evaluate = {watched!r}; give fedalpha.Evaluate(stop=…, keep=…, shadow=…, liars=…)")
+    if watched.every != 1 or watched.signal != "validation":
+        raise ValueError(
+            "every and signal of Evaluate are for simulations: on a live federation every round is evaluated as "
+            "fraction_evaluate and evaluate_fn say, and stop, keep and rules look at that; leave them out"
+        )
+    if watched.reevaluate and validation is None:
         raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")

@@ -9,14 +9,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedalpha.analysis.conditions import Condition
 from fedalpha.analysis.history import Best, Row
 from fedalpha.analysis.watch import Watch
 from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, AskLosses, Gate, Outcome, ServerState
 from fedalpha.round.shadow import Asked
 from fedalpha.round.weighing import gather
-from fedalpha.strategies import Strategy
+from fedalpha.runs.evaluate import Evaluate
 
 Losses = Callable[[AskLosses], tuple[Any, dict[int, str]]]
 
@@ -24,14 +23,8 @@ Losses = Callable[[AskLosses], tuple[Any, dict[int, str]]]
 class Watching:
     """What `FedAlpha` watches, and how it enters the state and the rows."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        stop: str | Condition | None,
-        keep: str,
-        shadow: Sequence[str | Strategy],
-    ) -> None:
-        self.watch = Watch("evaluation", stop, keep, shadow)
+    def __init__(self, algorithm: Algorithm, evaluate: Evaluate) -> None:
+        self.watch = Watch("evaluation", evaluate.stop, evaluate.keep, evaluate.shadow)
         self.algorithm = algorithm
         self.watch.shadows.check(algorithm)
 

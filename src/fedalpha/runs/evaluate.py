@@ -22,6 +22,9 @@ class Evaluate:
 
     ``signal`` names the data at which ``stop``, ``keep`` and strategies may look: validation (the federation must
     hold some) or test. What is looked at is measured in every round.
+
+    With ``reevaluate`` the server measures losses for the strategy, too: this many of the heaviest clients are weighed
+    by losses on the server's validation part, in place of those that they report.
     """
 
     every: int = 1
@@ -30,10 +33,12 @@ class Evaluate:
     stop: str | Condition | None = None
     keep: str = "last"
     shadow: Sequence[str | Strategy] = ()
+    reevaluate: int = 0
 
     def __post_init__(self) -> None:
         whole("evaluate: every", self.every, least=1)
         whole("liars", self.liars)
+        whole("reevaluate", self.reevaluate)
         if self.signal not in ("validation", "test"):
             raise ValueError(f"signal = {quoted(self.signal)} is not one of validation, test")
         _ = self.watch  # reports mistakes

@@ -51,7 +51,6 @@ def run(
     apply: str | Apply = "replace",
     quorum: int | float = 1,
     deadline: float | None = None,
-    reevaluate: int = 0,
     fault: str | Fault | None = None,
     secure: str | Secure | None = None,
     server: str | Server = "synchronous",
@@ -66,9 +65,8 @@ def run(
     """Train for ``rounds`` rounds and return the history.
 
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
-    after ``deadline`` seconds is refused; the ``reevaluate`` heaviest clients are weighed by losses that the
-    server measures on its validation part; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)";
-    ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md).
+    after ``deadline`` seconds is refused; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)"; ``secure``
+    lets the server learn sums only, such as "masked" (docs/privacy.md).
 
     ``clock`` says how many simulated seconds clients take, such as "lognormal(sigma=1)", and ``availability`` when they
     can be reached, such as "diurnal(share=0.3)"; with a clock ``deadline`` counts simulated seconds. ``server`` says
@@ -106,7 +104,6 @@ def run(
         apply=apply,
         quorum=quorum,
         deadline=deadline,
-        reevaluate=reevaluate,
         fault=fault,
         secure=secure,
         server=server,
@@ -133,7 +130,6 @@ def plan(
     apply: str | Apply,
     quorum: int | float,
     deadline: float | None,
-    reevaluate: int,
     fault: str | Fault | None,
     secure: str | Secure | None,
     server: str | Server | None,
@@ -146,6 +142,7 @@ def plan(
         raise TypeError(
             f"expected a federation, got {type(federation).__name__}; build one with fedalpha.federation(…)"
         )
+    watched = evaluate if isinstance(evaluate, Evaluate) else Evaluate(evaluate)
     algorithm = Algorithm(
         SELECTIONS.parse(select),
         UPDATES.parse(update),
@@ -153,10 +150,9 @@ def plan(
         COMBINES.parse(combine),
         APPLIES.parse(apply),
         Admission(quorum, deadline, federation.task.signed),
-        reevaluate,
+        watched.reevaluate,
         None if secure is None else _secure(secure),
     )
-    watched = evaluate if isinstance(evaluate, Evaluate) else Evaluate(evaluate)
     broken = None if fault is None else FAULTS.parse(fault)
     pace = Pace.of(server, clock, availability)
     return Experiment(federation, algorithm, model, rounds, seed, watched, broken, pace)

@@ -295,13 +295,12 @@ class Settings(BaseModel):
             apply=self.apply,
             quorum=self.quorum,
             deadline=self.deadline,
-            reevaluate=self.reevaluate,
             fault=self.fault,
             secure=self.secure,
             server=self.server,
             clock=self.clock,
             availability=self.availability,
-            evaluate=Evaluate(self.evaluate_every, self.signal, self.liars, *watched),
+            evaluate=Evaluate(self.evaluate_every, self.signal, self.liars, *watched, self.reevaluate),
         )
 
     def run(

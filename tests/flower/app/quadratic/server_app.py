@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
+from fedalpha import Evaluate
 from fedalpha.flower import FedAlpha
 
 app = ServerApp()
@@ -20,9 +21,11 @@ def main(grid: Grid, context: Context) -> None:
         str(config["strategy"]),
         server=str(config["server"]),
         out=str(config["out"]),
-        stop=str(config["stop"]) or None,
-        keep=str(config["keep"]),
-        shadow=[str(config["shadow"])] if config["shadow"] else [],
+        evaluate=Evaluate(
+            stop=str(config["stop"]) or None,
+            keep=str(config["keep"]),
+            shadow=[str(config["shadow"])] if config["shadow"] else [],
+        ),
         fraction_evaluate=0.0,
         min_train_nodes=1,
         min_available_nodes=int(config["clients"]),
