@@ -104,21 +104,10 @@ def test_the_front_page_offers_what_a_user_needs() -> None:
 
 
 def test_run_has_at_most_twelve_parameters_besides_the_texts_of_plug_points() -> None:
-    """docs/structure.md lists them: five plug points of the round, three of time, the secure sum and faults."""
+    """docs/structure.md lists them: five plug points of the round, three of time, and the secure sum."""
     given = inspect.signature(fedalpha.run).parameters
     assert not [p for p in given.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    plug_points = {
-        "strategy",
-        "select",
-        "update",
-        "combine",
-        "apply",
-        "clock",
-        "availability",
-        "server",
-        "secure",
-        "fault",
-    }
+    plug_points = {"strategy", "select", "update", "combine", "apply", "clock", "availability", "server", "secure"}
     assert plug_points <= given.keys()
     assert len(given.keys() - plug_points) <= 12
 
