@@ -133,12 +133,13 @@ def server(
     out: Annotated[Path, typer.Option(help="Folder for server.json and server.md.")] = OUT / "server",
     turns: Annotated[int, typer.Option(min=1, help="Aggregations of each, in turns.")] = 7,
     quick: Annotated[bool, typer.Option("--quick", help="A small model and few clients, as a check.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Page whose table is replaced: docs/deployment.md.")] = None,
 ) -> None:
     """Time and memory of a live server: an aggregation against Flower's FedAvg, and the peak while it streams."""
     from benchmarks.server import measure, table
 
-    sizes = (267_000, (2, 3), (2, 3)) if quick else (25_600_000, (10, 30), (4, 16, 64))
-    typer.echo(table(measure(out, turns, *sizes)))
+    values, clients, streamed = (267_000, (2, 3), (2, 3)) if quick else (25_600_000, (10, 30), (4, 16, 64))
+    typer.echo(table(measure(out, turns, values, clients, streamed, page)))
 
 
 @app.command()
@@ -234,11 +235,12 @@ def phases(
     out: Annotated[Path, typer.Option(help="Folder for phases.json and phases.md.")] = OUT / "phases",
     turns: Annotated[int, typer.Option(min=1, help="Runs of each variant, in turns.")] = 3,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of a run; the first is not counted.")] = 4,
+    page: Annotated[Path | None, typer.Option(help="Page whose table is replaced: docs/deployment.md.")] = None,
 ) -> None:
     """What a round of a live Flower federation costs by where its losses come from: seconds, messages, models."""
     from benchmarks.phases.measure import measure
 
-    print(measure(out, turns, rounds))
+    typer.echo(measure(out, turns, rounds, page=page))
 
 
 def main() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import put
 from fedalpha.analysis.measures import Measure
 from fedalpha.analysis.measures.base import curve
 from fedalpha.analysis.stats import holm, interval, paired
 from fedalpha.study import Cell, read_study
 
 STUDY = Path(__file__).parents[1] / "studies" / "async.toml"
-MARKS = "<!-- measured -->", "<!-- end of measured -->"
 TIME, ACCURACY, WORST, MEAN = "T_80", "accuracy@100s", "worst_tenth_accuracy@100s", "auc@100s"
 Record = dict[str, dict[str, dict[str, dict[str, list[Any]]]]]
 """case → strategy → seed → measure → value, and whether it was reached"""
@@ -51,8 +51,7 @@ def measure(out: Path, page: Path | None, jobs: int, seeds: str | None = None) -
                 print(f"{number + 1} of {len(cells)} cells", flush=True)
     text = tables(record)
     if page is not None:
-        before, _, rest = page.read_text().partition(MARKS[0])
-        page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+        put(page, "measured", text)
     return text
 
 

@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from benchmarks.pages import put
 from fedalpha.analysis.stats import Difference, holm, interval, paired
 from fedalpha.study import Cell, Store, Study, read_study, read_tuning, run_study, study, tune
 from fedalpha.text import nearest
@@ -48,7 +49,6 @@ MARGIN = 0.005
 LEVEL, POWER = 0.05, 0.8
 WIDE = 0.01
 """Half of a regime's intervals being wider than ± this asks for more seeds."""
-MARKS = "<!-- measured -->", "<!-- end of measured -->"
 ACCURACY, WORST = "accuracy", "worst_tenth_accuracy"
 Record = dict[str, Any]
 Say = Callable[[str], None]
@@ -463,9 +463,7 @@ def run(step: Step, out: Path, runs: Path, only: Sequence[str], jobs: int, page:
     if stored := read(out / "reported"):
         draw(stored, out / "atlas.png")
     if page is not None:
-        before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        page.write_text(f"{before}{MARKS[0]}\n\n{page_text(out)}\n\n{MARKS[1]}{after}", encoding="utf-8")
+        put(page, "measured", page_text(out))
 
 
 def _choose(out: Path, runs: Path, jobs: int, say: Say) -> None:

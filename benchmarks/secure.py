@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import put
 from fedalpha.fast.threads import single_thread
 from fedalpha.round import Algorithm
 from fedalpha.runs.machine import versions
@@ -27,7 +28,6 @@ from fedalpha.secure.server import Server, Unusable
 from fedalpha.store.files import write_atomically
 from fedalpha.strategies import STRATEGIES
 
-MARKS = "<!-- costs -->\n", "<!-- end of costs -->"
 ALL, LOG = "masked(threshold=1/2)", "masked(threshold=1/2, neighbours=log)"
 BLIND = "blind(reference=1.0)"
 BUDGET = 15.0
@@ -108,8 +108,7 @@ def run(out: Path, quick: bool, page: Path | None = None) -> list[dict[str, Any]
     write_atomically(out / "results.json", (text + "\n").encode())
     write_atomically(out / "table.md", table(rows).encode())
     if page is not None:
-        before, _, rest = page.read_text().partition(MARKS[0])
-        page.write_text(f"{before}{MARKS[0]}\n{table(rows)}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+        put(page, "costs", table(rows))
     return rows
 
 

@@ -15,13 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import put
+from fedalpha.runs.machine import versions
+
 LAYERS = 267
 """Arrays of a model, as many as a ResNet-50 has."""
 
 
-def measure(out: Path, turns: int, values: int, clients: Iterable[int], streamed: Iterable[int]) -> dict[str, Any]:
-    """Run everything, in processes of their own, and write ``server.json`` and ``server.md``."""
-    found: dict[str, Any] = {"values": values, "turns": turns, "aggregation": [], "streaming": []}
+def measure(
+    out: Path, turns: int, values: int, clients: Iterable[int], streamed: Iterable[int], page: Path | None = None
+) -> dict[str, Any]:
+    """Run everything, in processes of their own; writes server.json and server.md, and the tables into ``page``."""
+    found: dict[str, Any] = {"versions": versions(), "values": values, "turns": turns}
+    found |= {"aggregation": [], "streaming": []}
     for count in clients:
         found["aggregation"].append(_apart("aggregation", count, values, turns))
     for count in streamed:
@@ -29,6 +35,8 @@ def measure(out: Path, turns: int, values: int, clients: Iterable[int], streamed
     out.mkdir(parents=True, exist_ok=True)
     (out / "server.json").write_text(json.dumps(found, indent=1) + "\n")
     (out / "server.md").write_text(table(found))
+    if page is not None:
+        put(page, "server", table(found))
     return found
 
 

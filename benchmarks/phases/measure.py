@@ -11,6 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import put
+from fedalpha.runs.machine import versions
+
 HERE = Path(__file__).parent
 VARIANTS: dict[str, tuple[str, str]] = {
     "FedAvg": ("FedAvg", "query"),
@@ -28,8 +31,9 @@ def measure(
     nodes: int = 3,
     parameters: int = 250_000,
     say: Callable[..., None] = print,
+    page: Path | None = None,
 ) -> str:
-    """Play every variant ``turns`` times; writes phases.json and phases.md to ``out`` and returns the table.
+    """Play every variant ``turns`` times; writes phases.json and phases.md to ``out``, and the table into ``page``.
 
     The first round of a run is left out, because the nodes report their ids in it.
     """
@@ -47,10 +51,19 @@ def measure(
                 for old, new in pairwise(ends[1:]):
                     found[name].append([b - a for a, b in zip(old, new, strict=True)])
                 say(f"turn {turn + 1}, {name}: {found[name][-1][0]:.1f} s in the last round", flush=True)
-    record = {"rounds": rounds, "turns": turns, "nodes": nodes, "parameters": parameters, "found": found}
+    record = {
+        "versions": versions(),
+        "rounds": rounds,
+        "turns": turns,
+        "nodes": nodes,
+        "parameters": parameters,
+        "found": found,
+    }
     out.mkdir(parents=True, exist_ok=True)
     (out / "phases.json").write_text(json.dumps(record, indent=1) + "\n")
     (out / "phases.md").write_text(table(record))
+    if page is not None:
+        put(page, "phases", table(record))
     return table(record)
 
 

@@ -15,7 +15,6 @@ from benchmarks.atlas import (
     ACCURACY,
     ATLAS,
     HELD_OUT,
-    MARKS,
     OURS,
     WORST,
     choose,
@@ -27,6 +26,7 @@ from benchmarks.atlas import (
     sentences,
     verdicts,
 )
+from benchmarks.pages import shown
 from fedalpha.study.tuning.design import Design
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_every_step_runs_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(atlas, "WIDE", 1.0)
     monkeypatch.setattr(atlas, "seeds_for", lambda deviations, count: 2)
     out, runs, page = tmp_path / "out", tmp_path / "runs", tmp_path / "page.md"
-    page.write_text(f"before\n\n{MARKS[0]}\n\nold\n\n{MARKS[1]}\n\nafter\n")
+    page.write_text("before\n\n<!-- measured -->\n\nold\n\n<!-- end of measured -->\n\nafter\n")
     with pytest.raises(ValueError, match="run the steps tune and choose first"):
         atlas.run("race", out, runs, (), 1, None, lambda _: None)
     said: list[str] = []
@@ -170,6 +170,4 @@ def test_an_unknown_accuracy_counts_as_nothing() -> None:
 
 
 def test_the_page_shows_what_is_stored() -> None:
-    page = (ROOT / "docs" / "atlas.md").read_text()
-    shown = page.partition(MARKS[0])[2].partition(MARKS[1])[0].strip()
-    assert shown == page_text(ROOT / "docs" / "results" / "atlas").strip()
+    assert shown(ROOT / "docs" / "atlas.md", "measured") == page_text(ROOT / "docs" / "results" / "atlas").strip()

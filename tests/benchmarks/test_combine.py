@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,14 @@ def test_the_tables_are_written_and_a_part_can_be_measured_alone(tmp_path: Path)
     assert all(text.count(f"\n| {name} |") == 4 for name in OURS)
     with pytest.raises(ValueError, match="time, memory, both"):
         measure(tmp_path, 1, None, None, "speed")
+
+
+def test_the_page_states_the_stored_ratios() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    stored = json.loads((docs / "results/combine/combine.json").read_text())
+    page = (docs / "speed.md").read_text()
+    assert stored["turns"] >= 7
+    for rule in ("median", "median, unequal", "trimmed", "trimmed, unequal"):
+        seconds = [case["seconds"] for case in stored["time"]]
+        ratios = [found[f"fedalpha {rule}"][0] / found["torch median"][0] for found in seconds]
+        assert f"{min(ratios):.2f} to {max(ratios):.2f}" in page

@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.secure import MARKS, cases, measure, run, table
+from benchmarks.pages import put, shown
+from benchmarks.secure import cases, measure, run, table
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_costs_and_their_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"Before.\n\n{MARKS[0]}\nstale\n{MARKS[1]}\n\nAfter.\n")
+    page.write_text("Before.\n\n<!-- costs -->\nstale\n<!-- end of costs -->\n\nAfter.\n")
     rows = run(tmp_path, quick=True, page=page)
     assert json.loads((tmp_path / "results.json").read_text())["rows"] == rows
     assert (tmp_path / "table.md").read_text() == table(rows)
-    assert page.read_text() == f"Before.\n\n{MARKS[0]}\n{table(rows)}\n{MARKS[1]}\n\nAfter.\n"
+    assert shown(page, "costs") == table(rows).strip()
+    assert page.read_text().startswith("Before.\n")
+    assert page.read_text().endswith("\n\nAfter.\n")
+    with pytest.raises(ValueError, match="has no lines <!-- others -->"):
+        put(page, "others", "")
     for row in rows:
         words = 8 if row["form"].startswith("blind") else 4
         assert row["client_up"] > words * 1000 * (6 - row["lost"]) / 6
@@ -29,8 +34,8 @@ def test_the_page_shows_the_stored_rows() -> None:
     stored = json.loads((DOCS / "results/secure/results.json").read_text())
     assert not stored["quick"]
     assert [(r["form"], r["clients"], r["parameters"], r["lost"]) for r in stored["rows"]] == list(cases(quick=False))
-    shown = (DOCS / "privacy.md").read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
-    assert shown.strip() == table(stored["rows"]).strip() == (DOCS / "results/secure/table.md").read_text().strip()
+    text = shown(DOCS / "privacy.md", "costs")
+    assert text == table(stored["rows"]).strip() == (DOCS / "results/secure/table.md").read_text().strip()
 
 
 def test_bytes_do_not_depend_on_the_machine() -> None:
