@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,3 +80,10 @@ def test_where_nothing_is_compiled_the_reason_is_given(variable: str, block: str
         [sys.executable, "-c", code], env=os.environ | {variable: "1"}, capture_output=True, text=True, check=True
     )
     assert message in done.stdout
+
+
+def test_the_page_states_the_stored_share() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    goals = json.loads((docs / "results/speed/peak/results.json").read_text())["goals"]
+    (share,) = [goal["value"] for goal in goals if "share of the machine's peak" in goal["text"]]
+    assert f"Workload A runs at {share:.2f} of the peak" in (docs / "speed.md").read_text()
