@@ -208,7 +208,10 @@ def test_what_a_live_server_cannot_do_is_refused(digits: Pooled) -> None:
         ({"combine": "pfnm"}, "cannot be rebased"),
         ({"fault": "drop(p=0.1)"}, "faults happen to a cohort"),
         ({"strategy": "unbiased(FedAvg)"}, "chance to be in a cohort"),
-        ({"shadow": "FedSoftWorse(T=0.2)"}, "clients of a version were sent different models"),
+        (
+            {"evaluate": fedalpha.Evaluate(shadow="FedSoftWorse(T=0.2)")},
+            "clients of a version were sent different models",
+        ),
         ({"clients": 1}, "needs 2 updates, but there are 1 clients"),
     ):
         with pytest.raises(ValueError, match=reason):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
+from fedalpha import Evaluate
 from fedalpha.flower import FedAlpha
 from flower.test_strategy import logged, quadratic, start_arrays
 
@@ -137,8 +138,11 @@ EVERYWHERE = [name for name in ATTACKS if not ATTACKS[name].__qualname__.startsw
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_hostile_client_is_refused_or_bounded(grid_of: Any, logged: Any, attack: str) -> None:
     for text, rules in (
-        ("FedSoftWorse(T=2)", {"shadow": ["FedAvg"]}),
-        ("FedAvg", {"losses": "evaluate", "fraction_evaluate": 1.0, "shadow": ["FedSoftWorse(T=2)"]}),
+        ("FedSoftWorse(T=2)", {"evaluate": Evaluate(shadow=["FedAvg"])}),
+        (
+            "FedAvg",
+            {"losses": "evaluate", "fraction_evaluate": 1.0, "evaluate": Evaluate(shadow=["FedSoftWorse(T=2)"])},
+        ),
         ("FedSoftWorse(T=2, loss=train)", {"combine": "median"}),
     ):
         grid = grid_of(quadratic(), range(5))

@@ -300,7 +300,10 @@ def test_values_beyond_the_range_are_told(digits: Pooled, grid_of: Any) -> None:
         ({"secure": "blind"}, "pass fraction_evaluate=0.0"),
         ({"secure": "blind", "losses": "evaluate"}, "asks clients for their losses"),
         ({"secure": "blind", "strategy": "FedWorse(k=4)"}, "compares the losses of clients"),
-        ({"secure": "blind", "fraction_evaluate": 0.0, "shadow": ["FedSoftBetter"]}, "leave shadow out"),
+        (
+            {"secure": "blind", "fraction_evaluate": 0.0, "evaluate": fedalpha.Evaluate(shadow=["FedSoftBetter"])},
+            "leave shadow out",
+        ),
     ],
 )
 def test_what_does_not_work_is_refused_before_anything_is_trained(settings: dict[str, Any], reason: str) -> None:

@@ -613,7 +613,7 @@ def test_flowers_privacy_wrapper_can_resume_by_hand(grid_of: Any, tmp_path: Path
         (False, False, {"strategy": "FedWorse(k=2)"}),
         (True, False, {"losses": "evaluate"}),
         (False, True, {"over": FedAdam(eta=0.1)}),
-        (True, True, {"shadow": ["FedAvg"], "losses": "train"}),
+        (True, True, {"evaluate": Evaluate(shadow=["FedAvg"]), "losses": "train"}),
     ],
 )
 def test_under_a_wrapper_that_adds_no_noise_the_model_is_the_same(

@@ -16,7 +16,7 @@ from fedalpha.text import Registry
 class Pace:
     """For whom the server waits, how long clients take, and when they are available.
 
-    Without a ``clock`` there is no simulated time: a round takes none, and every client is there.
+    Without a ``clock`` there is no simulated time: a round takes none, and every client is available.
     """
 
     server: Server = field(default_factory=synchronous)

@@ -1,8 +1,8 @@
 """A live server that does not wait: clients train from the version that they were sent, and updates enter as they come.
 
 It needs the loop of `FedAlpha.start`, where messages are pushed and replies are pulled. The order of arrival is that of
-real time, so two runs differ. What happens with what has arrived is a round as any other. Clients in training are known
-to the running server app only: one that is started again sends them the current version.
+real time, so two runs differ. The updates that have arrived are combined by an ordinary round.
+Clients in training are known to the running server app only: one that is started again sends them the current version.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Buffered:
 
         A client that takes longer than ``seconds`` is given up. The outcome is also noted in ``now``.
         """
-        desk = _Desk(self, now, sending, least, seconds)
-        desk.collect()
-        return desk.combine()
+        following = _NextVersion(self, now, sending, least, seconds)
+        following.collect()
+        return following.combine()
 
     def pull(self, grid: Grid) -> bool:
         """Take the replies that are there; whether there are any. Those of one look are ordered by client."""
@@ -88,8 +88,8 @@ class Buffered:
         return id, self.flights.pop(id)
 
 
-class _Desk:
-    """The server's desk while it makes one version."""
+class _NextVersion:
+    """The next version while it is made: collects updates, then combines them."""
 
     def __init__(self, owner: Buffered, now: Round, sending: Sending, least: int, seconds: float) -> None:
         self.owner, self.now, self.sending, self.least, self.seconds = owner, now, sending, least, seconds
@@ -97,7 +97,7 @@ class _Desk:
         self.buffer: dict[int, tuple[Flight, Report]] = {}
 
     def collect(self) -> None:
-        """Wait until the buffer is full, or until nobody is left to wait for."""
+        """Wait until the buffer is full, or until there is no client to wait for."""
         pause = _PAUSES[0]
         while True:
             came = self.owner.pull(self.sending.grid)
@@ -143,7 +143,7 @@ class _Desk:
                 self.version.lose(id, reason)
 
     def _send(self, connected: Connected) -> None:
-        """Send the current version to clients until all places are taken, or nobody is left."""
+        """Send the current version to clients until all places are taken, or no client can be sent it."""
         version, flights = self.version, self.owner.flights
         while order := version.order(connected, [*flights, *self.buffer], version.places - len(flights)):
             if isinstance(order, AskLosses):

@@ -2,11 +2,11 @@
 
 Clients in training are known by the version that they were sent and by the time at which they end. Their updates are
 computed when they arrive, from the version that they were sent, so nothing but these versions has to be kept or saved:
-a server that is resumed computes the same updates. Combining what has arrived is a round as any other
-(`fedalpha.round.protocol`), whose cohort is who has delivered.
+a server that is resumed computes the same updates. The updates that have arrived are combined by an ordinary round
+(`fedalpha.round.protocol`), whose cohort is the clients that have delivered.
 
-At one instant all arrivals come before clients are sent out. So with K = concurrency = cohort and equal speeds every
-version has the cohort of the synchronous round.
+At one instant arrivals are handled before the model is sent to other clients. So with K = concurrency = cohort and
+equal speeds every version has the cohort of the synchronous round.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def begin() -> State:
 
 def play_buffered(algorithm: Algorithm, state: ServerState, at: At, timeline: Timeline) -> Outcome:
     """Make the next version: let clients arrive until the buffer is full, and play a round with them."""
-    desk = _Desk(algorithm, state, at, timeline)
-    desk.collect()
-    return desk.combine()
+    following = _NextVersion(algorithm, state, at, timeline)
+    following.collect()
+    return following.combine()
 
 
-class _Desk:
-    """The server's desk while it makes one version."""
+class _NextVersion:
+    """The next version while it is made: collects updates, then combines them."""
 
     def __init__(self, algorithm: Algorithm, state: ServerState, at: At, timeline: Timeline) -> None:
         self.state, self.at, self.timeline = state, at, timeline
@@ -72,7 +72,7 @@ class _Desk:
     # Events
 
     def collect(self) -> None:
-        """Let time pass until the buffer is full, or until nobody is left to wait for."""
+        """Let time pass until the buffer is full, or until there is no client to wait for."""
         while True:
             self._land()
             if len(self.buffer) == self.version.size:
@@ -104,7 +104,7 @@ class _Desk:
                 self.version.lose(id, flight.lost, planned=True)
 
     def _send(self) -> None:
-        """Send the current version to clients until all places are taken, or nobody is left."""
+        """Send the current version to clients until all places are taken, or no client can be sent it."""
         population: Population = self.timeline.population
         if (present := self.timeline.present(self.time)) is not None:
             population = Among(population, present)
@@ -117,7 +117,7 @@ class _Desk:
             for id, job in self.timeline.jobs(self.time, version.number, order.ids).items():
                 self.flights[id] = Flight(version.number, job.end, job.lost, order.before.get(id))
 
-    # The round of those who have arrived
+    # The round of the clients that have delivered
 
     def combine(self) -> Outcome:
         """The outcome of a round with the clients of the buffer, and the clock after it."""
@@ -180,7 +180,7 @@ class _Arrived:
         raise NotImplementedError("a server that does not wait measures no losses of its own in a round")
 
     def close(self) -> None:
-        """The engine is closed by who has started it."""
+        """Nothing is closed here: whoever started the engine closes it."""
 
     def _versions(self, ids: Ids) -> list[tuple[int, Any]]:
         """Each version with the places of its clients; one without clients if there are none."""

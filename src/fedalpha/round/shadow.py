@@ -1,8 +1,8 @@
 """Shadow rules: what other strategies would have weighed in the same rounds. Their weights are recorded, never applied.
 
-Each shadow rule sees the cohort of the round, has a state of its own, and changes no byte of the run. A rule
-that looks at losses before training gets them from the driver, which asks for them only because of the shadow. What a
-round cannot give it (norms, local steps) is refused before the run; what is missing in one round is recorded.
+Each shadow rule sees the cohort of the round, has a state of its own, and changes no byte of the run. A rule that looks
+at losses before training gets them from the driver, which asks clients for them if no other rule does. What a round
+cannot give it (norms, local steps) is refused before the run; what is missing in one round is recorded.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Version:
         self.asks = asks and "before" in algorithm.weigh.requires
         self.number = state.round
         self.out: dict[int, Refusal] = {}
-        """client → why nothing comes from it; such a client is not sent out again for this version"""
+        """client → why nothing comes from it; such a client is not sent this version again"""
         self._select = state.select
         self._heard = Heard()
         self._drawn = self._asked = self._known = 0
@@ -79,14 +79,14 @@ class Version:
         """A client was lost; ``planned``: by the virtual clock."""
         self.out[client] = Refusal(client, reason, planned)
 
-    # Sending clients out
+    # Sending the version to clients
 
     def order(self, population: Population, busy: Iterable[int], free: int) -> AskLosses | Send | None:
         """What is to be done now; None if no client is to be sent the model.
 
         ``population`` are the clients that can be reached, ``busy`` are in training or in the buffer, and ``free``
-        places are left. The driver calls it again with the answer (`hear`), or after it has sent clients out. Cohorts
-        of the selection fill the places; if one is larger, a random part of it is sent out.
+        places are left. The driver calls it again with the answer (`hear`), or after it has sent the version. Cohorts
+        of the selection fill the places; if one is larger, a random part of it is sent the version.
         """
         while free > 0 and (idle := self._idle(population, busy)) is not None:
             gate = Gate(self.algorithm.admission, self.state.broadcast, self.seed, self.number)
@@ -121,7 +121,7 @@ class Version:
         return generator(self.seed, "cohort", self.number, self._drawn)
 
     def _idle(self, population: Population, busy: Iterable[int]) -> Population | None:
-        """The clients that can be sent out; None if there are none."""
+        """The clients that can be sent the version; None if there are none."""
         away = {*busy, *self.out}
         if not away:
             return population if population.clients else None
@@ -129,7 +129,7 @@ class Version:
         idle = ids[~np.isin(ids, list(away))]
         return Among(population, idle) if len(idle) else None
 
-    # The round of those who have arrived
+    # The round of the clients that have delivered
 
     @property
     def begun(self) -> ServerState:
@@ -182,5 +182,5 @@ class Version:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """Who was refused or lost before the round, by client."""
+        """The clients that were refused or lost before the round, in the order of their ids."""
         return [refusal for _, refusal in sorted(self.out.items())]

@@ -3,7 +3,7 @@
 A file in full::
 
     name = "lr-sensitivity"
-    title = "Which strategy minds the learning rate?"
+    title = "How much does each strategy depend on the learning rate?"
     strategies = ["FedAvg", "FedSoftWorse(T=0.2)"]
     seeds = "0-9"                     # or a count, or a list
     reference = "FedAvg"              # what the others are compared with; the first one by default

@@ -1,4 +1,4 @@
-"""Clients that are always there."""
+"""Clients that are always available."""
 
 from __future__ import annotations
 

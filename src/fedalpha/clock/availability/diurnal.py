@@ -1,4 +1,4 @@
-"""Clients that come and go once a day."""
+"""Clients that are available at the same time every day."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedalpha.strategies.arguments import positive
 class diurnal(Availability):
     """Each client is available for a ``share`` of each ``period`` (seconds; a day by default), such as at night.
 
-    With ``spread=1`` nights begin at any time of the day; with ``spread=0`` all clients come and go together.
+    With ``spread=1`` nights begin at any time of the day; with ``spread=0`` all clients have the same times.
     """
 
     period: float = 86400.0

@@ -6,5 +6,5 @@
 - `table`: the ``[tune]`` table of a study file; `design`: the methods and cells that it leads to;
 - `runner`: runs the cells and feeds the races, resumable; `answer`: the result in words.
 
-The first three know nothing of runs: scores go in, decisions come out.
+The first three know nothing of runs: they take scores and return decisions.
 """

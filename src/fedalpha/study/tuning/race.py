@@ -43,7 +43,9 @@ class Drop:
 
 
 class Race:
-    """Scores in, drops out. Higher scores are better. ``keeps`` is a candidate that runs on after it was dropped.
+    """Takes scores and drops candidates. Higher scores are better.
+
+    ``keeps`` is a candidate that runs on after it was dropped.
 
     >>> race = Race(["a", "b"], error=0.2)
     >>> [race.add(seed, {"a": 0.7 + seed / 100, "b": 0.5}) for seed in range(3)]
