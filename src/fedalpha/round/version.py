@@ -96,7 +96,7 @@ class Version:
                 return chosen
             ids, selected = chosen
             if len(ids) > free:
-                rng = generator(self.seed, "places", self.number, self._drawn)
+                rng = generator(self.seed, "places", self.number, self._drawn + 1)  # as docs/async.md was measured
                 ids = np.sort(rng.choice(ids, size=free, replace=False))
             if self.asks and (missing := losses.missing(Question(ids))):
                 return missing
