@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 import fedalpha
@@ -20,6 +20,7 @@ from fedalpha.flower import FedAlpha, client_app, evaluate_on, initial_arrays, s
 from fedalpha.flower.names import CONTENT, SECURE
 from fedalpha.flower.pytorch import to_parameters
 from fedalpha.secure.messages import Masked, Survivors, Unmask
+from fedalpha.secure.server import KINDS
 
 CLIENTS = [7, 2, 0, 5, 1, 9, 3, 4, 8, 6]
 UPDATE = "sgd(lr=0.1, batch=20)"
@@ -110,6 +111,47 @@ def test_three_of_ten_may_be_lost_at_every_step(digits: Pooled, grid_of: Any, st
         assert float((value - history.model[name]).abs().max()) <= error + 1e-7
     assert [r["client"] for r in rule.rows[-1]["refused"]] == lost
     assert rule.rows[-1]["alpha"] == history.rows[-1]["alpha"]
+
+
+def test_a_round_that_is_repeated_after_a_kill_has_new_keys_and_masks(
+    digits: Pooled, grid_of: Any, tmp_path: Path
+) -> None:
+    """The server app is killed in round 2 when it holds all masked vectors and half of the shares."""
+    whole, expected = live(digits, grid_of(app_of(digits), CLIENTS), "masked", out=tmp_path / "whole")
+
+    class Killed(Lost):
+        def __call__(self, node: int, message: Message, reply: Message) -> Message | None:
+            found = super().__call__(node, message, reply)
+            if sum(step == "revealed" for step, _, _ in self.heard) == 15:
+                raise KeyboardInterrupt
+            return found
+
+    grids = [grid_of(app_of(digits), CLIENTS) for _ in range(2)]
+    grids[1].nodes, grids[1].contexts = grids[0].nodes, grids[0].contexts  # the nodes keep their state
+    grids[0].spoil = Killed(grids[0], {})
+    with pytest.raises(KeyboardInterrupt):
+        live(digits, grids[0], "masked", out=tmp_path / "killed")
+    grids[1].spoil = Lost(grids[1], {})
+    again, found = live(digits, grids[1], "masked", out=tmp_path / "killed")
+    assert again.rounds_done == 1
+    for name, value in to_parameters(found.arrays).items():
+        assert value.numpy().tobytes() == to_parameters(expected.arrays)[name].numpy().tobytes(), name
+    assert [row["alpha"] for row in again.rows] == [row["alpha"] for row in whole.rows]
+    contents = [
+        {
+            (step, client): reply.content.config_records[SECURE][CONTENT]
+            for step, client, reply in heard
+            if step in KINDS
+        }
+        for heard in (grids[0].spoil.heard[-35:], grids[1].spoil.heard)
+    ]
+    assert len(contents[1]) == 40
+    for client in CLIENTS:
+        one, two = (KINDS["advertised"].read(told["advertised", client]) for told in contents)
+        assert not {one.sealing, one.masking} & {two.sealing, two.masking}
+        a, b = (np.frombuffer(Masked.read(told["masked", client]).words, "<u4") for told in contents)
+        counts = np.bincount((a - b).view(np.uint8), minlength=256)  # masks that were used again would cancel
+        assert ((counts - counts.mean()) ** 2).sum() / counts.mean() < 400
 
 
 def test_below_the_threshold_the_model_is_kept(digits: Pooled, grid_of: Any) -> None:
@@ -222,6 +264,31 @@ def test_with_signing_keys_a_lying_server_is_refused(
     grid.push_messages = Lying(grid, copied)
     with pytest.raises(RuntimeError, match=reason):
         live(digits, grid, "masked(signed=true)", rounds=1)
+
+
+def test_with_signing_keys_another_run_configuration_is_refused(digits: Pooled, grid_of: Any, tmp_path: Path) -> None:
+    """It comes from the server and is not in the messages: the learning rate of an app may stand there."""
+    grid = grid_of(app_of(digits), CLIENTS)
+    keys_for(grid, tmp_path)
+    grid.run_config = {"lr": 0.1, "secure": True, "name": "a", "epochs": 2}
+    node = next(node for node in grid.nodes if grid.client(node) == 3)
+    grid.contexts[node] = Context(1, node, dict(grid.nodes[node]), RecordDict(), {**grid.run_config, "lr": 0.0})
+    with pytest.raises(RuntimeError, match="the keys of client 3 are not signed by it for this session with these"):
+        live(digits, grid, "masked(signed=true)", rounds=1)
+
+
+def test_with_signing_keys_only_clients_that_hide_their_losses_weigh_themselves(
+    digits: Pooled, grid_of: Any, tmp_path: Path
+) -> None:
+    secure = "blind(reference=2.0, signed=true)"
+    grid = grid_of(app_of(digits), CLIENTS)
+    keys_for(grid, tmp_path)
+    with pytest.raises(RuntimeError, match="clients weigh themselves in it"):
+        live(digits, grid, secure, rounds=1)
+    grid = grid_of(app_of(digits, hides_losses=True), CLIENTS)
+    keys_for(grid, tmp_path)
+    rule, _ = live(digits, grid, secure, rounds=1)
+    assert rule.rows[-1]["kept"] is None
 
 
 def test_settings_for_single_clients_are_refused_where_lists_are_signed(

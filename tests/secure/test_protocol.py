@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from scipy.stats import chi2
 
 from fedalpha.secure import keys
 from fedalpha.secure.client import Client, Policy, Refused, pair_key
+from fedalpha.secure.concentration import effective
 from fedalpha.secure.field import Overflow
 from fedalpha.secure.masks import add_mask
 from fedalpha.secure.messages import (
@@ -333,6 +335,28 @@ def test_with_signing_keys_weights_that_single_out_a_survivor_are_refused() -> N
     federation.clients[100].agree(full)
 
 
+@settings(max_examples=60, deadline=None)
+@given(weights=st.lists(st.floats(1e-9, 1e9), min_size=3, max_size=8), traitors=st.integers(0, 4))
+def test_without_some_clients_weights_count_as_that_many_fewer(weights: list[float], traitors: int) -> None:
+    """So clients that want ``effective`` = t + 2 are among weights that count as 2, even without t that lie."""
+    for left_out in itertools.combinations(range(len(weights)), min(traitors, len(weights) - 1)):
+        rest = [weight for place, weight in enumerate(weights) if place not in left_out]
+        assert effective(rest) >= effective(weights) - len(left_out) - 1e-9
+
+
+def test_with_signing_keys_half_of_the_weight_on_a_traitor_singles_out_a_client_that_wants_too_little() -> None:
+    weights = dict.fromkeys(range(100, 110), 1e-12) | {103: 0.5, 104: 0.5}
+    for wanted in (2.0, 3.0):
+        federation = Federation(NODES, a_session(signed=True, effective=wanted), None, policies(effective=wanted))
+        federation.server.weights = federation.weights = weights
+        roster = asked(federation, "shared")[100]
+        if wanted == 2:
+            federation.clients[103].share(roster)  # 104 works with the server, and subtracts its own part
+            continue
+        with pytest.raises(Refused, match="the weights count as 2 clients; this client wants at least 3"):
+            federation.clients[103].share(roster)
+
+
 def test_an_honest_server_does_not_unmask_a_sum_of_one_heavy_client() -> None:
     federation = Federation(5, a_session(threshold=0.5), {"masked": [101]})
     federation.server.weights = federation.weights = dict.fromkeys(federation.ids, 1e-9) | {100: 0.5, 101: 0.4}
@@ -352,6 +376,38 @@ def test_with_signing_keys_a_server_can_lower_neither_the_threshold_nor_the_numb
     ):
         with pytest.raises(Refused, match=reason):
             Client(100, policy).advertise(Invite(a_session(signed=True, **changes).packed, 0.1))
+
+
+def test_with_signing_keys_a_server_cannot_let_clients_weigh_themselves() -> None:
+    """It would choose a slope at which the client with the largest loss has all of the weight."""
+    session = a_session(signed=True, blind=True, slope=1000.0, reference=2.0, steepest=12.0)
+    policy = policies()[100]
+    with pytest.raises(Refused, match="does not agree to"):
+        Client(100, policy).advertise(Invite(session.packed, 0.1))
+    Client(100, dataclasses.replace(policy, blind=True)).advertise(Invite(session.packed, 0.1))
+
+
+def test_with_signing_keys_a_grid_on_which_small_updates_vanish_is_refused() -> None:
+    """Client 103 has a large update. On a grid of 16 bits the others round to 0, and the sum would be 103's."""
+    session = a_session(bits=16, range=1000.0, signed=True)
+    rough, strict = (Federation(NODES, session, None, policies(coarsest=step)) for step in (math.inf, 1e-6))
+    for federation in (rough, strict):
+        federation.updates = {i: np.full(40, 50.0 if i == 103 else 0.1) for i in federation.ids}
+    np.testing.assert_allclose(rough.run().values, rough.weights[103] * 50, atol=0.0625 / 2)
+    with pytest.raises(TooFew, match="only 0 of 10"):
+        strict.run()
+    assert "its numbers are 0.0625 apart; this client wants 1e-06 at most" in strict.refusals[100]
+
+
+def test_with_signing_keys_all_clients_must_have_the_same_settings() -> None:
+    """A lying server could give one client the learning rate with which it alone learns."""
+    several = policies(settings=b"lr=0.1")
+    several[104] = dataclasses.replace(several[104], settings=b"lr=0")
+    federation = Federation(NODES, a_session(signed=True), None, several)
+    with pytest.raises(TooFew, match="only 0 of 10"):
+        federation.run()
+    assert federation.refusals[100].startswith("the keys of client 104 are not signed by it for this session with")
+    assert federation.refusals[104].startswith("the keys of client 100 are not signed by it for this session with")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from fedalpha.flower.names import ASK_SECURE, CONTENT, OURS, REFUSED, SECURE, ST
 from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, EXAMPLES, LOSS, METRICS, stable_id
 from fedalpha.secure.client import Client, Policy, Refused
 from fedalpha.secure.field import Overflow
+from fedalpha.secure.keys import digest
 from fedalpha.secure.messages import Bundle, Invite, Packed, Roster, Survivors, Unmask
 from fedalpha.secure.rounds import METHODS
 from fedalpha.secure.vectors import clipped, prepared
-from fedalpha.secure.wire import Malformed
+from fedalpha.secure.wire import Malformed, pack
 
 SIGNING, KNOWN = "signing-key", "known-keys"
 """In a node's configuration: the file of its private Ed25519 key, and the JSON file of all clients' public keys."""
@@ -33,6 +34,7 @@ def secured(
     least: int = 3,
     threshold: float | None = None,
     effective: float = 2.0,
+    coarsest: float = 1e-6,
     clip: float | None = None,
     hides_losses: bool = False,
     client_id: Callable[[Context], int] = stable_id,
@@ -46,11 +48,14 @@ def secured(
 
     If the node's configuration names a ``signing-key`` (PEM, Ed25519) and ``known-keys`` (JSON, client id → public key
     in hex), lists are signed, and a server is refused that lies about who takes part or dropped out, that gives nearly
-    all weight to one client, or that sends clients different models.
+    all weight to one client, or that sends clients different models or run configurations. Such a client refuses
+    numbers more than ``coarsest`` apart (the server chooses ``bits`` and ``range``), and ``blind`` unless it
+    ``hides_losses``.
     """
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(f"clip = {clip}; give the largest norm of an update, a number > 0, or None")
-    wanted: dict[str, Any] = {"least": least, "threshold": threshold, "effective": effective}
+    wanted: dict[str, Any] = {"least": least, "threshold": threshold, "effective": effective, "coarsest": coarsest}
+    wanted["blind"] = hides_losses
     Policy(**wanted)  # reports mistakes
     return _Secured(app, wanted, clip, hides_losses, client_id)
 
@@ -148,7 +153,8 @@ class _Secured(ClientApp):
             return Policy(**self.wanted)
         if signing is None or known is None:
             raise Refused(f"its node configuration must hold both {SIGNING} and {KNOWN}, or neither")
-        return signing_policy(Path(str(signing)), Path(str(known)), **self.wanted)
+        settings = digest(pack([[name, value] for name, value in sorted(context.run_config.items())]))
+        return signing_policy(Path(str(signing)), Path(str(known)), **self.wanted, settings=settings)
 
 
 def _without_arrays(reply: Message) -> Message:

@@ -56,6 +56,11 @@ class Policy:
     checks which clients take part, which dropped out and what the others weigh. Two lists of survivors could both be
     signed only if more than 2·threshold − 1 of the clients sign both: with 2/3, a third. Without keys the server must
     be honest about all of this.
+
+    Three more limits hold with signing keys only. ``coarsest``: the largest step between two numbers of the sum; on a
+    coarser grid small updates would round to 0, and the sum would show the large ones. ``blind``: take part in sums in
+    which clients weigh themselves; the server could choose a temperature at which one of them has all of the weight.
+    ``settings``: what the client works with besides its messages; signatures cover it, so all must have the same.
     """
 
     least: int = 3
@@ -63,12 +68,17 @@ class Policy:
     signing: Ed25519PrivateKey | None = None
     known: Mapping[int, Ed25519PublicKey] = field(default_factory=dict)
     effective: float = 2.0
+    coarsest: float = 1e-6
+    blind: bool = False
+    settings: bytes = b""
 
     def __post_init__(self) -> None:
         if self.least < 2:
             raise ValueError(f"least = {self.least}: the sum of one vector is that vector; give at least 2")
         if not 0.5 <= self.share < 1:
             raise ValueError(f"threshold = {self.threshold}; give a share of at least 0.5 and below 1")
+        if not self.coarsest > 0:
+            raise ValueError(f"coarsest = {self.coarsest}; give the largest step between two numbers of a sum, above 0")
         if (self.signing is None) != (not self.known):
             raise ValueError("a signing key and the public keys of all clients belong together; give both, or neither")
 
@@ -147,6 +157,8 @@ class Client:
                 raise Refused("the session wants signed lists, but this client has no signing key")
             if self.policy.signing is not None and session.degree:
                 raise Refused("a lying server could draw its neighbours; clients with signing keys want neighbours=all")
+            if self.policy.signing is not None and session.blind and not self.policy.blind:
+                raise Refused("clients weigh themselves in it, which this client with a signing key does not agree to")
             if abs(invite.weight) > session.mass * (1 + 1e-9):
                 raise Refused(f"the weight {invite.weight:g} is above the sum of the weights, {session.mass:g}")
             self._session, self._weight = invite.session, invite.weight
@@ -154,7 +166,7 @@ class Client:
             found = Advertised(self.id, keys.public(self._secrets[0]), keys.public(self._secrets[1]), b"")
             if self.policy.signing is None:
                 return found
-            signature = keys.sign(self.policy.signing, "advertise", found.signs(self._session))
+            signature = keys.sign(self.policy.signing, "advertise", found.signs(self._session, self.policy.settings))
             return Advertised(found.id, found.sealing, found.masking, signature)
 
     def share(self, roster: Roster) -> Shares:
@@ -270,13 +282,19 @@ class Client:
         if self.policy.signing is None:
             return
         for one in roster.advertised:
-            if not self._signed(one.id, one.signature, "advertise", one.signs(self._session)):
-                raise Refused(f"the keys of client {one.id} are not signed by it")
+            if not self._signed(one.id, one.signature, "advertise", one.signs(self._session, self.policy.settings)):
+                raise Refused(f"the keys of client {one.id} are not signed by it for this session with these settings")
         weights = dict(zip(roster.by_id, roster.weights or (), strict=False))
         total = math.fsum(map(abs, weights.values()))
         if weights.get(self.id) != self._weight or total > roster.agreed.mass * (1 + 1e-9):
             raise Refused("the weights of the roster are not those of the session")
         self._check_weights(roster, roster.by_id)
+        step = math.ldexp(1, -roster.agreed.grid(len(roster.members)).exponent)
+        if step > self.policy.coarsest:
+            raise Refused(
+                f"its numbers are {step:.3g} apart; this client wants {self.policy.coarsest:g} at most: use more bits "
+                "or a smaller range"
+            )
 
     def _check_weights(self, roster: Roster, ids: Iterable[int]) -> None:
         """Refuse weights that single out a client among ``ids``; they are in the roster where it is signed."""

@@ -187,8 +187,9 @@ class Advertised(Packed, kind="advertised"):
             raise ValueError("its keys are not two different ones of 32 bytes")
         _check_signature(self.signature)
 
-    def signs(self, session: bytes) -> bytes:
-        return pack([session, self.id, self.sealing, self.masking])
+    def signs(self, session: bytes, settings: bytes) -> bytes:
+        """What is signed; ``settings``: those of the client, which are not sent (`Policy`)."""
+        return pack([session, self.id, self.sealing, self.masking, settings])
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,7 @@ def rehearsing(session: Session, ids: Iterable[int]) -> Callable[[int], Policy]:
         return lambda _: Policy(**wanted)
     own = {id: keys.signing_key() for id in ids}
     known = {id: key.public_key() for id, key in own.items()}
+    wanted |= {"coarsest": math.inf, "blind": session.blind}
     return lambda id: Policy(**wanted, signing=own[id], known=known)
 
 
