@@ -122,6 +122,7 @@ def test_every_kind_has_an_example() -> None:
         "clock/availability",
         "clock/servers",
         "strategies/discounts",
+        "secure/forms",
     }
 
 
@@ -215,6 +216,15 @@ def test_clients_come_and_go_at_their_pace(world: World) -> None:
             assert all(a < 0.1 for a, late in zip(row["alpha"], row["staleness"], strict=True) if late)
     config = json.loads((world.folder / "paced" / "config.json").read_text())
     assert {key: config[key] for key in pace} == pace
+
+
+def test_updates_are_summed_in_words_of_two_bytes(world: World) -> None:
+    options = {"dataset": "rings", "clients": "6", "rounds": "1", "workers": "1", "secure": "short", "out": "summed"}
+    world("run", *(word for key, value in options.items() for word in (f"--{key}", value)))
+    row = json.loads((world.folder / "summed" / "history.jsonl").read_text().splitlines()[1])
+    assert row["kept"] is None
+    assert 0 < row["secure_error"] < 0.01
+    assert json.loads((world.folder / "summed" / "config.json").read_text())["secure"].startswith("short")
 
 
 def test_a_study_measures_with_them(world: World) -> None:

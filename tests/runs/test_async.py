@@ -99,7 +99,7 @@ def test_a_forged_version_is_refused(tmp_path: Path) -> None:
         played(4, out=tmp_path / "run")
 
 
-def test_the_command_line_plays_and_resumes_the_same_run(tmp_path: Path) -> None:
+def test_the_command_line_plays_a_run_and_resumes_it_from_a_settings_file(tmp_path: Path) -> None:
     words = [word for key, value in OPTIONS.items() for word in (f"--{key}", str(value))]
     common = ["--clients", "8", "--model", "softmax", "--workers", "1", "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, ["run", *words, *common, "--rounds", "2"])
@@ -108,7 +108,9 @@ def test_the_command_line_plays_and_resumes_the_same_run(tmp_path: Path) -> None
     assert {name: config[name] for name in ("clock", "availability", "server")} == {
         name: OPTIONS[name] for name in ("clock", "availability", "server")
     }
-    done = CliRunner().invoke(app, ["run", *words, *common, "--rounds", "4"])
+    file = tmp_path / "run.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in OPTIONS.items()))
+    done = CliRunner().invoke(app, ["run", str(file), *common, "--rounds", "4"])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
     whole = played(4)
