@@ -1,4 +1,8 @@
-"""Client i minimises ‖w − target(i)‖²; one client can be told to dawdle in one round, a hostile node sends a giant."""
+"""Client i minimises ‖w − target(i)‖²; a hostile node sends a giant.
+
+One client can be told to train in one round until there is a file ``flag``.over: so no test depends on the time that
+the others need.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,10 @@ def train(message: Message, context: Context) -> Message:
     config = context.run_config
     here, now = int(context.node_config["partition-id"]), int(message.content["config"]["server-round"])
     if here == config["slow"] and now == config["slow-round"]:
-        Path(str(config["flag"])).touch()
-        time.sleep(120)
+        Path(flag := str(config["flag"])).touch()
+        end = time.monotonic() + 3600
+        while not Path(f"{flag}.over").exists() and time.monotonic() < end:
+            time.sleep(0.5)
     if context.node_config.get("hostile"):
         giant = RecordDict({"arrays": ArrayRecord({"w": Array(np.zeros(5_000_000, dtype=np.float32))})})
         giant["metrics"] = MetricRecord({"num-examples": 10})
