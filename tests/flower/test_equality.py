@@ -110,6 +110,10 @@ def both(
     test = evaluate_on(model, digits.test, classes=10)
     found = rule.start(grid, first, num_rounds=4, timeout=0.2, evaluate_fn=test)
     compare(rule, found, expected)
+    if spoil and strategy == "FedSoftWorse(T=0.2)":  # it asks for losses, and all clients have a weight
+        refused = {refusal["client"] for row in rule.rows for refusal in row["refused"]}
+        assert refused == {2, 5}
+        assert not any(2 in row["cohort"] for row in rule.rows[1:] if row["kept"] is None)
     return rule
 
 
@@ -123,14 +127,37 @@ def test_every_selection(digits: Pooled, grid_of: Any, select: str) -> None:
     both(digits, grid_of, "FedAvg", select=select)
 
 
-COMBINED = [text for entry in COMBINES for text in entry.examples if "server" not in COMBINES.parse(text).wants]
+HALF = {
+    "by_size": "by_size(C=0.6)",  # of fewer clients, client 2 is never one
+    "fedpage": "fedpage(C=0.5, p=0.3)",
+    "power_of_choice": "power_of_choice(C=0.5, d=0.75)",
+}
+"""Selections of half of the clients for which C=0.5 is not all that has to be said."""
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in SELECTIONS])
+def test_every_selection_of_half_of_the_clients_with_a_refused_and_a_lost_one(
+    digits: Pooled, grid_of: Any, name: str
+) -> None:
+    both(digits, grid_of, "FedSoftWorse(T=0.2)", select=HALF.get(name, f"{name}(C=0.5)"))
+
+
+EXEMPT = {"fedlaw": "learns on the server's data"}
+"""The only rules that a live federation does not have, and why."""
+COMBINED = [text for entry in COMBINES for text in entry.examples if entry.name not in EXEMPT]
+
+
+def test_rules_that_are_exempt_are_refused_for_the_reason_that_is_named() -> None:
+    for name, reason in EXEMPT.items():
+        with pytest.raises(ValueError, match=reason):
+            FedAlpha("FedAvg", combine=name)
 
 
 @pytest.mark.parametrize("combine", COMBINED)
 def test_every_combine_rule(digits: Pooled, grid_of: Any, combine: str) -> None:
     server = {"model": "mlp(hidden=[16])"} if combine.startswith(("pfnm", "feddist")) else {}
     strategy = "FedSoftWorse(T=0.2)"
-    if combine.startswith("noise"):
+    if combine.startswith("noise"):  # the examples are for another number of clients, and need bounded weights
         combine, strategy = "noise(clip(mean, C=1.0), z=1.0, c=0.3)", "cap(FedAvg, 0.3)"
     both(digits, grid_of, strategy, "mlp(hidden=[16])", combine=combine, server=server)
 

@@ -502,16 +502,20 @@ def test_a_second_server_is_kept_out(grid_of: Any, tmp_path: Path) -> None:
     first.release()
 
 
-def test_nodes_without_the_query_are_left_out_and_the_wait_ends(grid_of: Any, logged: Any) -> None:
+def test_an_app_without_the_query_is_named_without_a_wait(grid_of: Any, logged: Any) -> None:
+    """All nodes of a run have the same app, so waiting for other nodes would not help."""
     app = ClientApp()
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         raise AssertionError
 
-    with pytest.raises(RuntimeError, match=r"0 clients are connected, 2 are needed.*No query function registered"):
-        run(FedAlpha("FedWorse", wait_for_nodes=3.0), grid_of(app, range(3)))
-    assert logged.text.count("add fedalpha.flower.add_loss_query") == 1
+    for rules in ({"strategy": "FedWorse"}, {"select": "power_of_choice(C=0.5, d=0.8)", "losses": "evaluate"}):
+        grid = grid_of(app, range(3))
+        with pytest.raises(RuntimeError, match=r"a query that these rules need.*No query function.*add_loss_query"):
+            run(FedAlpha(**rules), grid)
+        assert grid.log == [("query.client", 0), ("query.client", 1), ("query.client", 2)]
+    assert logged.text.count("add fedalpha.flower.add_loss_query") == 2
 
 
 def test_a_silent_node_is_waited_for_once_and_joins_when_it_answers(

@@ -149,15 +149,24 @@ class KnownClients:
         server_round: int = 1,
         needs_query: bool = True,
     ) -> list[int]:
-        """Repeat `call` until at least ``least`` clients are connected; raises after ``seconds``."""
+        """Repeat `call` until at least ``least`` clients are connected; raises after ``seconds``.
+
+        Raises at once if the app answers no queries: all nodes of a run have the same app.
+        """
         end = time.monotonic() + seconds
         last = -1
         while len(ids := self.call(grid, timeout, server_round, needs_query)) < least:
+            left_out = sorted(self.problems.items())
+            if left_out and not ids and all(_advice(why) for _, why in left_out):
+                node, why = left_out[0]
+                raise RuntimeError(
+                    f"node {self._seen[node]} does not answer a query that these rules need: {why}{_advice(why)}"
+                )
             if time.monotonic() >= end:
-                why = [f"node {self._seen[node]} is left out: {why}" for node, why in sorted(self.problems.items())]
+                reasons = [f"node {self._seen[node]} is left out: {why}" for node, why in left_out]
                 raise RuntimeError(
                     f"{len(ids)} clients are connected, {least} are needed, after {seconds:g} seconds; "
-                    + ("; ".join(why[:3]) if why else "start more SuperNodes")
+                    + ("; ".join(reasons[:3]) if reasons else "start more SuperNodes")
                     + "; or lower min_available_nodes, or raise wait_for_nodes="
                 )
             if len(ids) != last:
