@@ -16,12 +16,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedalpha.data.routes import Folder, Route, RouteFailed
+from fedalpha.store.files import write_atomically
 
 _log = logging.getLogger(__name__)
 
@@ -107,14 +107,9 @@ class Files:
 
 def _keep(path: Path, content: bytes) -> None:
     """Write the file atomically, so that two processes can fetch at the same time."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_bytes(content)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_atomically(path, content)
     except OSError as error:
         raise DataUnavailable(
             f"cannot keep {path} ({error.strerror}); free some space, or set FEDALPHA_DATA to a folder "

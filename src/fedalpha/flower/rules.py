@@ -1,4 +1,4 @@
-"""The plug points of a live federation, from the arguments of `FedAlpha`."""
+"""The plug points of a live federation, from the arguments of `FedAlpha`, and what these arguments must fulfil."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from flwr.serverapp import strategy as flower
@@ -15,9 +15,11 @@ from flwr.serverapp import strategy as flower
 from fedalpha.analysis.watch import Watch
 from fedalpha.clock.pace import check_server, check_stale
 from fedalpha.clock.servers import Server, synchronous
+from fedalpha.flower.clients import Source
 from fedalpha.flower.forms import Form, NumpyForm
 from fedalpha.flower.plug_points import Mean, Optimiser, Remote, Replace, fraction
 from fedalpha.round import Admission, Algorithm
+from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
 
@@ -132,6 +134,25 @@ def rules(
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
 
 
+def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: Any) -> None:
+    """Raise if an argument of `FedAlpha` is unknown, has an impossible value, or contradicts another one."""
+    if "save" in fedavg:
+        raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
+    if losses not in (sources := get_args(Source)):
+        raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
+    if states not in ("server", "node"):
+        raise ValueError(f"states = {states!r}; give server or node")
+    if not isinstance(watched, Evaluate):
+        raise TypeError(f"evaluate = {watched!r}; give fedalpha.Evaluate(stop=…, keep=…, shadow=…, liars=…)")
+    if watched.every != 1 or watched.signal != "validation":
+        raise ValueError(
+            "every and signal of Evaluate are for simulations: on a live federation every round is evaluated as "
+            "fraction_evaluate and evaluate_fn say, and stop, keep and rules look at that; leave them out"
+        )
+    if watched.reevaluate and validation is None:
+        raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
+
+
 def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bool, looks: frozenset[Any]) -> None:
     """Raise ValueError if a live federation cannot have this server, or if rules do not work with it.
 
@@ -163,6 +184,15 @@ def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bo
         raise ValueError(
             f"server = {server}: clients in training cannot evaluate, and the server would wait for them; set "
             "fraction_evaluate=0.0 and pass evaluate_fn= to start"
+        )
+
+
+def check_loop(server: Server) -> None:
+    """Raise RuntimeError if this server needs the loop of `FedAlpha.start`; another loop drives the run."""
+    if not server.waits:
+        raise RuntimeError(
+            f"server = {server} needs FedAlpha.start, which pulls replies as they come; this run is driven by another "
+            "loop (a wrapper, or a start() of your own), which waits for all of them. Leave server= out"
         )
 
 

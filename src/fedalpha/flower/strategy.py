@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from logging import INFO
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -26,7 +26,17 @@ from fedalpha.flower.journal import Journal, digest, form_of
 from fedalpha.flower.metrics import Keys, Noted
 from fedalpha.flower.packing import opened, packed
 from fedalpha.flower.rounds import Round
-from fedalpha.flower.rules import BUFFERS, Sampling, check_live, check_wrapped, identity, rules, wrapped
+from fedalpha.flower.rules import (
+    BUFFERS,
+    Sampling,
+    check_arguments,
+    check_live,
+    check_loop,
+    check_wrapped,
+    identity,
+    rules,
+    wrapped,
+)
 from fedalpha.flower.secure_sums import SecureSum
 from fedalpha.flower.secure_sums import check as check_secure
 from fedalpha.flower.watching import Watching
@@ -124,7 +134,7 @@ class FedAlpha(flower.Strategy):
         **fedavg: Any,
     ) -> None:
         watched = evaluate or Evaluate()
-        _check(fedavg, losses, states, watched, validation)
+        check_arguments(fedavg, losses, states, watched, validation)
         self.over = wrapped(over, fedavg)
         self.admission = Admission(quorum, deadline, signed, bound)
         self.rules = rules(
@@ -438,12 +448,7 @@ class FedAlpha(flower.Strategy):
             if type(self).start is FedAlpha.start:
                 check_wrapped(self.rules)
             self._noted.check(self.rule, False, bool(self.over.fraction_evaluate), self._clients.source)
-            if self._buffered is not None:
-                raise RuntimeError(
-                    f"server = {self.server} needs FedAlpha.start, which pulls replies as they come; this run is "
-                    "driven by another loop (a wrapper, or a start() of your own), which waits for all of them. Leave "
-                    "server= out"
-                )
+            check_loop(self.server)
         if not self.rows:
             self._finish(0, arrays)
         if server_round != self._state.round + 1:
@@ -465,24 +470,3 @@ class FedAlpha(flower.Strategy):
 
 def _with_costs(outcome: Outcome, told: dict[str, float] | None, down: int) -> Outcome:
     return dataclasses.replace(outcome, secure=told, bytes_down=outcome.bytes_down + down)
-
-
-def _check(
-    fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: EvaluateFn | None
-) -> None:
-    """Raise if an argument of `FedAlpha` is unknown, has an impossible value, or contradicts another one."""
-    if "save" in fedavg:
-        raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
-    if losses not in (sources := get_args(Source)):
-        raise ValueError(f"losses = {losses!r}; give one of {', '.join(sources)}")
-    if states not in ("server", "node"):
-        raise ValueError(f"states = {states!r}; give server or node")
-    if not isinstance(watched, Evaluate):
-        raise TypeError(f"evaluate = {watched!r}; give fedalpha.Evaluate(stop=…, keep=…, shadow=…, liars=…)")
-    if watched.every != 1 or watched.signal != "validation":
-        raise ValueError(
-            "every and signal of Evaluate are for simulations: on a live federation every round is evaluated as "
-            "fraction_evaluate and evaluate_fn say, and stop, keep and rules look at that; leave them out"
-        )
-    if watched.reevaluate and validation is None:
-        raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
