@@ -66,3 +66,9 @@ def test_the_legend_stands_outside_of_the_axes() -> None:
     fig.canvas.draw()
     box = fig.legends[0].get_window_extent()
     assert not any(box.overlaps(ax.get_window_extent()) for ax in fig.axes)
+
+
+def test_on_a_phone_the_loss_stands_below_the_accuracy() -> None:
+    above, below = figure_of({"FedAvg": [history([0.1, 0.5])]}, narrow=True).axes
+    assert (above.get_title(loc="left"), below.get_title(loc="left")) == ("test accuracy (%)", "test loss")
+    assert above.get_position().y0 > below.get_position().y1

@@ -102,6 +102,8 @@ def test_an_unknown_setting_in_a_file_is_named(tmp_path: Path) -> None:
     done = fedalpha("run", str(file))
     assert done.returncode == 2
     assert "did you mean 'rounds'" in done.stderr
+    file.write_text('name = "a"\nstrategies = ["FedAvg"]\n')
+    assert "this is a study: fedalpha study FILE runs it" in fedalpha("run", str(file)).stderr
 
 
 def test_ctrl_c_leaves_a_readable_folder(tmp_path: Path) -> None:

@@ -247,5 +247,35 @@ def test_a_task_is_made_of_functions() -> None:
 def test_missing_values_are_refused() -> None:
     x = X.float().clone()
     x[3, 1] = float("nan")
-    with pytest.raises(ValueError, match="NaN or infinite values, the first in sample 3; fill them in"):
+    with pytest.raises(ValueError, match="X holds NaN or infinite values, the first in sample 3; fill them in"):
         federation((x, Y), clients=2)
+    y = Y.double()
+    y[4] = float("nan")
+    with pytest.raises(ValueError, match="y holds NaN or infinite values, the first in sample 4; fill them in"):
+        federation((X, y), clients=2, task="mse")
+    words = np.where(Y > 0, "yes", "no").astype(object)
+    words[5] = None
+    with pytest.raises(ValueError, match="cannot read y: None in sample 5 is not a number or a word"):
+        federation((X, words), clients=2)
+    with pytest.raises(ValueError, match="test: y holds NaN"):
+        federation((X, Y), clients=2, test=(X, y))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (X, r"cannot read an array of shape \(60, 4\) as data; give a pair \(X, y\)"),
+        ({"a": (X, Y), "b": (X, Y)}, r"a mapping of clients; give a list.*list\(data.values\(\)\)"),
+        ((X, np.array([0, "yes"] * 30, dtype=object)), "it holds both words and numbers"),
+    ],
+)
+def test_what_is_no_data_is_named(data: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        federation(data, clients=2)
+
+
+def test_a_test_part_or_a_task_of_the_wrong_kind_is_named() -> None:
+    with pytest.raises(ValueError, match=r"test: cannot read 'none' as data"):
+        federation((X, Y), clients=2, test="none")
+    with pytest.raises(TypeError, match=r"task = MSELoss\(\) is not a task; give fedalpha.Task"):
+        federation((X, Y), clients=2, task=nn.MSELoss())  # type: ignore[arg-type]

@@ -120,6 +120,12 @@ def test_the_page_of_a_run_stays_on_a_phones_screen(browser: Chromium, tmp_path:
         const box = cell.getBoundingClientRect(); return box.left < 0 || box.right > 390; }).length"""
     assert browser.value("document.querySelectorAll('td').length") > 10
     assert browser.value(outside) == 0
+    (tmp_path / "history.jsonl").write_text(f"{json.dumps({**row, 'round': 0})}\n{json.dumps(row)}\n")
+    browser.open(write_run_report(tmp_path).as_uri())
+    size = "(() => { const i = document.querySelector('img'); return [i.naturalWidth < i.naturalHeight, i.width]; })()"
+    upright, width = browser.value(size)
+    assert upright
+    assert 300 < width <= 390
     assert "bytes up" in browser.value("getComputedStyle(document.querySelectorAll('td')[12], '::before').content")
 
 

@@ -358,6 +358,17 @@ def test_a_folder_of_another_kind_is_not_overwritten(digits: Pooled, tmp_path: P
     assert (tmp_path / "curves.png").read_bytes() == b"of the comparison"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("config.json", "is a file of another program; choose"), ("model.safetensors", "of something else; choose")],
+)
+def test_a_users_own_files_are_not_overwritten(digits: Pooled, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match=said):
+        fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
+    assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
 def test_ctrl_c_ends_a_loop_of_runs(digits: Pooled) -> None:
     begun = []
 

@@ -149,6 +149,7 @@ def test_different_strategies_are_different() -> None:
         ("FedAvg(", "cannot read the strategy.*write it like '\\w+'"),
         ("FedAvg; FedAvg", "cannot read the strategy"),
         ("csv(/tmp/a.csv)", "put a path in quotes"),
+        ("FedAvg(a/b.csv)", "put a path in quotes"),
         pytest.param("FedWorse(k=1" + "0" * 400 + ")", "beyond float64; write a smaller one, or inf", id="1e400"),
         ("3", "'3' is not a strategy; write it like '\\w+'"),
         ("'FedAvg'", "is not a strategy; write it like '\\w+'"),

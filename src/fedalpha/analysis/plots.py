@@ -30,10 +30,10 @@ class Rounds(Protocol):
     def column(self, name: str) -> NDArray[np.float64]: ...
 
 
-def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+def figure(width: float, height: float, columns: int = 1, lines: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure in fedalpha's style; no global state of matplotlib is used."""
     fig = new_figure(width, height)
-    axes: list[Any] = list(np.atleast_1d(fig.subplots(1, columns)))
+    axes: list[Any] = list(np.atleast_1d(fig.subplots(lines, columns)).flat)
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(True, color="#e6e6e6", linewidth=0.8)
@@ -70,15 +70,18 @@ def figure_of(
     title: str = "",
     target: float | None = None,
     legend: bool = True,
+    narrow: bool = False,
 ) -> Figure:
     """Accuracy and loss over rounds, or one ``column``: the mean over seeds with its 95 % band, a colour per strategy.
 
-    With ``ax`` one column is drawn there, the accuracy by default. Returns the figure.
+    With ``ax`` one column is drawn there, the accuracy by default. ``narrow`` is for phones: the loss stands below the
+    accuracy. Returns the figure.
     """
     wanted = [column] if column is not None else ["accuracy"] if ax is not None else ["accuracy", "loss"]
     shown = [_described(name) for name in wanted]
     if ax is None:
-        fig, axes = figure(11 if len(shown) > 1 else 6.5, 4.4, columns=len(shown))
+        size = (4.5, 6.6) if narrow else (11 if len(shown) > 1 else 6.5, 4.4)
+        fig, axes = figure(*size, **{"lines" if narrow else "columns": len(shown)})
     elif not hasattr(ax, "get_figure"):
         raise TypeError(f"{ax!r} is not an axis of matplotlib; the column to draw is column={ax!r}")
     else:
@@ -95,7 +98,12 @@ def figure_of(
         ax.legend(frameon=False, fontsize=9)
     elif handles and legend:  # below the axes: it hides no curve and no band
         fig.legend(
-            handles, labels, frameon=False, fontsize=9, loc="outside lower left", ncols=3 if len(labels) > 2 else 2
+            handles,
+            labels,
+            frameon=False,
+            fontsize=9,
+            loc="outside lower left",
+            ncols=1 if narrow else 3 if len(labels) > 2 else 2,
         )
     if title:
         fig.suptitle(title, fontsize=12, x=0.01, ha="left")

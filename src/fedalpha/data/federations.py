@@ -110,6 +110,10 @@ class Federation(ABC):
 
     def with_task(self, task: Task) -> Self:
         """The same clients with another task."""
+        if not isinstance(task, Task):
+            raise TypeError(
+                f"task = {task!r} is not a task; give fedalpha.Task(loss=…), or in federation(…) a name: 'mse'"
+            )
         found = copy.copy(self)
         found.task = task
         return found

@@ -172,7 +172,10 @@ def _tests(reader: Reader, test: Any) -> tuple[list[Raw], NDArray[np.int64] | No
     if test is None:
         return [], None
     if not isinstance(test, list):
-        return [reader.read(test)], None
+        try:
+            return [reader.read(test)], None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"test: {error}") from None
     parts = [_client(reader, part, i) for i, part in enumerate(test)]
     return parts, np.repeat(np.arange(len(parts)), [len(x) for x, _ in parts])
 

@@ -35,6 +35,9 @@ class Reader:
         if isinstance(data, Mapping):
             x, y = self._fields(data)
             return samples(data[x]), targets(data[y])
+        if isinstance(data, Tensor | np.ndarray | str):
+            what = repr(data) if isinstance(data, str) else f"an array of shape {tuple(data.shape)}"
+            raise ValueError(f"cannot read {what} as data; give a pair (X, y): samples, and one target for each")
         if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
             return self._rows(data)
         raise TypeError(
@@ -76,6 +79,10 @@ class Reader:
         """The names of the fields x and y: as given, or one that is called a label and the only other one."""
         names = list(row)
         found = self.fields
+        if found is None and all(isinstance(value, tuple) for value in row.values()):
+            raise ValueError(
+                "the data are a mapping of clients; give a list with one (X, y) per client: list(data.values())"
+            )
         if found is None:
             ys = [name for name in names if name.lower() in _TARGETS]
             xs = [name for name in names if name not in ys]
@@ -113,14 +120,18 @@ def samples(x: Any) -> Tensor:
         raise ValueError(f"cannot read X: {error}; give an array or a tensor of numbers, one sample per row") from None
     if found.dim() == 0:
         raise ValueError("X is a single number; give one sample per row")
-    if found.is_floating_point() and not (finite := torch.isfinite(found)).all():
-        row = int((~finite).reshape(len(found), -1).any(dim=1).nonzero()[0, 0])
-        raise ValueError(
-            f"X holds NaN or infinite values, the first in sample {row}; fill them in, or leave these samples out"
-        )
+    _check_finite("X", found)
     if found.dtype == torch.float64 or found.dtype == torch.bool:
         return found.to(torch.float32)
     return found if found.is_floating_point() or found.dtype == torch.uint8 else found.to(torch.int64)
+
+
+def _check_finite(name: str, values: Tensor) -> None:
+    if values.is_floating_point() and not (finite := torch.isfinite(values)).all():
+        row = int((~finite).reshape(len(values), -1).any(dim=1).nonzero()[0, 0])
+        raise ValueError(
+            f"{name} holds NaN or infinite values, the first in sample {row}; fill them in, or leave these samples out"
+        )
 
 
 def targets(y: Any) -> Tensor | NDArray[Any]:
@@ -130,16 +141,23 @@ def targets(y: Any) -> Tensor | NDArray[Any]:
         if array.dtype.kind in "US" or (array.dtype.kind == "O" and all(isinstance(v, str) for v in array.flat)):
             return array.astype(str).reshape(len(array))
         if array.dtype.kind not in "biuf":
-            raise ValueError(f"cannot read y: {_first(array)} is not a number or a word; give one label per sample")
+            raise ValueError(f"cannot read y: {_unread(array)}; give one label per sample, numbers or words")
         y = torch.as_tensor(array)
     if y.dim() == 0:
         raise ValueError("y is a single number; give one target per sample")
+    _check_finite("y", y)
     found: Tensor = y if y.is_floating_point() else y.to(torch.int64)
     return found if y.is_floating_point() or found.dim() != 2 or found.shape[1] != 1 else found[:, 0]
 
 
-def _first(array: NDArray[Any]) -> str:
-    return repr(array.flat[0]) if array.size else "nothing"
+def _unread(array: NDArray[Any]) -> str:
+    """What is wrong with targets that are neither numbers nor words: often a missing label among words."""
+    if not array.size:
+        return "it is empty"
+    missing = [i for i, value in enumerate(array.flat) if not isinstance(value, str | int | float) or value != value]
+    if missing:
+        return f"{array.flat[missing[0]]!r} in sample {missing[0]} is not a number or a word"
+    return "it holds both words and numbers"
 
 
 def numbered(parts: Sequence[Raw]) -> tuple[list[Examples], tuple[str, ...] | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from fedalpha.analysis.compared import RECORD, Comparison
 from fedalpha.analysis.comparison import diverged_notes
 from fedalpha.analysis.history import History
+from fedalpha.analysis.plots import figure_of
 from fedalpha.report.single import page_of, picture, table
 from fedalpha.store import write_atomically
 from fedalpha.store.files import own_size
@@ -41,9 +42,11 @@ def comparison_page(found: Comparison) -> str:
     ]
     heads = ("strategy", "seed", "rounds", "accuracy", "loss", f"R_{100 * found.target:g}", "seconds")
     title = f"{counted(len(found), 'strategy', 'strategies')} on {counted(len(found.seeds), 'seed')}"
+    histories = {strategy: list(by_seed.values()) for strategy, by_seed in found.runs.items()}
+    pictures = picture(found.plot(), figure_of(histories, target=found.target, narrow=True))
     text = (
         f"<p>Mean ± 95 % over seeds (Student t); the final round.</p>{table(header, body)}"
-        f"{''.join(f'<p>{escape(note)}</p>' for note in notes)}{picture(found.plot())}<h2>Runs</h2>{table(heads, runs)}"
+        f"{''.join(f'<p>{escape(note)}</p>' for note in notes)}{pictures}<h2>Runs</h2>{table(heads, runs)}"
     )
     return page_of(title, text)
 

@@ -28,11 +28,12 @@ _STYLE = (
     "h1{font-size:1.5em;overflow-wrap:anywhere}img{max-width:100%;background:#fff;border-radius:4px}"
     "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}"
-    "td.text,th.text{text-align:left;white-space:normal}.scroll,.picture{overflow-x:auto}"
+    "td.text,th.text{text-align:left;white-space:normal}.scroll{overflow-x:auto}"
     # On a phone a row is a paragraph: its numbers stand beside the names of their columns.
-    "@media(max-width:600px){.picture img{max-width:none;width:640px}table,tbody,tr{display:block}"
+    "@media(max-width:600px){img{width:100%}table,tbody,tr{display:block}"
     "tr:first-child{display:none}tr{padding:.3em 0;border-bottom:1px solid #8884}"
-    "td{display:inline-block;padding:0 1em 0 0;border:0}td::before{content:attr(data-head) ' ';opacity:.7}"
+    "td{display:inline-block;padding:0 1em 0 0;border:0;text-align:left;white-space:normal}"
+    "td::before{content:attr(data-head) ' ';opacity:.7}"
     "td.text{display:block;overflow-wrap:anywhere}td:empty{display:none}}"
 )
 _TEXTS = frozenset({"reason", "kept", "shadow rule", "strategy", "node"})
@@ -163,12 +164,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _picture(rows: list[Row], title: str) -> str:
-    return picture(figure_of({title or "run": [History(rows, {})]}))
+    runs = {title or "run": [History(rows, {})]}
+    return picture(figure_of(runs), figure_of(runs, narrow=True))
 
 
-def picture(figure: Figure) -> str:
-    """A figure as part of a page."""
+def picture(wide: Figure, narrow: Figure) -> str:
+    """A figure as part of a page, and how it looks on a phone."""
+    phone = f'<source media="(max-width:600px)" srcset="{_address(narrow)}">'
+    return f'<picture>{phone}<img alt="accuracy and loss" src="{_address(wide)}"></picture>'
+
+
+def _address(figure: Figure) -> str:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=130)
-    content = base64.b64encode(drawn.getvalue()).decode()
-    return f'<div class="picture"><img alt="accuracy and loss" src="data:image/png;base64,{content}"></div>'
+    return f"data:image/png;base64,{base64.b64encode(drawn.getvalue()).decode()}"

@@ -237,6 +237,8 @@ class Folder(Callback):
         there, ours = comparable(stored, json.loads(json.dumps(self._described)))
         if changes := differences(there, ours):
             if self._empty():  # nothing worth keeping; it is replaced when the new run starts
+                if not stored_versions:
+                    raise ValueError(f"{path} is a file of another program; choose another folder or remove the file")
                 self._stale = True
                 return
             self._longer = is_longer(there, ours)
@@ -262,6 +264,8 @@ class Folder(Callback):
         """Raise if a folder without ``config.json`` holds something else."""
         if (self.path / "history.jsonl").exists() or self.generations.folder.exists():
             raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
+        if model := next((name for name in _MODELS if (self.path / name).exists()), None):
+            raise ValueError(f"{self.path} holds a {model} of something else; choose another folder or move the file")
         if (kind := other_kind(self.path)) is not None:
             raise ValueError(f"{self.path} holds a {kind}; choose another folder for a single run")
 

@@ -328,7 +328,8 @@ def settings(values: Mapping[str, Any]) -> Settings:
     """Checked settings; an unknown key or a bad value is named, with the nearest valid ones."""
     for key in values:
         if key not in Settings.model_fields:
-            raise ValueError(f"unknown setting {quoted(key)}; {nearest(str(key), Settings.model_fields)}")
+            study = "; this is a study: fedalpha study FILE runs it" if {"strategies", "methods"} & set(values) else ""
+            raise ValueError(f"unknown setting {quoted(key)}{study or '; ' + nearest(str(key), Settings.model_fields)}")
     try:
         return Settings(**values)
     except ValidationError as error:

@@ -140,12 +140,12 @@ class Registry(Generic[T]):
             return text
         if not isinstance(text, str):
             raise TypeError(
-                f"expected a {self.kind} or its text, got {type(text).__name__}; write for example {self._hint()!r}"
+                f"expected {self._a_kind()} or its text, got {type(text).__name__}; write for example {self._hint()!r}"
             )
         if not text.strip():
             raise ValueError(f"the {self.kind} is empty; write it like {self._hint()!r}")
         if len(text) > LONGEST:
-            raise ValueError(f"a {self.kind} of {len(text):,} characters; give at most {LONGEST:,}")
+            raise ValueError(f"{self._a_kind()} of {len(text):,} characters; give at most {LONGEST:,}")
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -154,7 +154,7 @@ class Registry(Generic[T]):
             paths = " (and put a path in quotes: csv('/tmp/rounds.csv'))" if "/" in text or "\\" in text else ""
             raise ValueError(f"{reason}; write it like {self._hint()!r}{paths}") from None
         if not isinstance(node, ast.Name | ast.Call):
-            raise ValueError(f"{quoted(text)} is not a {self.kind}; write it like {self._hint()!r}")
+            raise ValueError(f"{quoted(text)} is not {self._a_kind()}; write it like {self._hint()!r}")
         if isinstance(node, ast.Name):
             node = ast.Call(func=node, args=[], keywords=[])
         try:
@@ -179,13 +179,16 @@ class Registry(Generic[T]):
         names = list(inspect.signature(self._entries[node.func.id].make).parameters)
         return frozenset([*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg is not None)])
 
+    def _a_kind(self) -> str:
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
+
     def _hint(self) -> str:
         examples = [text for entry in self for text in entry.examples]
         return self._usual or min(examples, key=len, default=self.kind)
 
     def _call(self, node: ast.Call) -> object:
         if not isinstance(node.func, ast.Name):
-            raise ValueError(f"a {self.kind} begins with its name, not with {quoted(ast.unparse(node.func))}")
+            raise ValueError(f"{self._a_kind()} begins with its name, not with {quoted(ast.unparse(node.func))}")
         name = node.func.id
         if name not in self:
             raise ValueError(f"unknown {self.kind} {quoted(name)}; {nearest(name, [entry.name for entry in self])}")
@@ -237,7 +240,8 @@ class Registry(Generic[T]):
                 a, b = self._argument(left), self._argument(right)
                 if isinstance(a, int | float) and isinstance(b, int | float) and b != 0:
                     return a / b
+        path = " (put a path in quotes)" if isinstance(node, ast.BinOp | ast.Attribute) else ""
         raise ValueError(
-            f"cannot read the argument {quoted(ast.unparse(node))}; numbers, words, lists, text in quotes and "
+            f"cannot read the argument {quoted(ast.unparse(node))}; numbers, words, lists, text in quotes{path} and "
             f"{self.kind} calls are allowed"
         )
