@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from commands import fedalpha
 from fedalpha.report import gather
 from fedalpha.report.race import draw_races
 from fedalpha.study import CellError, Store, Study, read_tuning, run_study, study, tune
+from fedalpha.study.runner import to_toml
 from fedalpha.study.tuning.answer import answer
 from fedalpha.study.tuning.design import Design
 
@@ -218,3 +221,14 @@ def test_the_command_line(finished: Path, tmp_path: Path) -> None:
     again = fedalpha("study", str(out))
     assert again.returncode == 0, again.stderr
     assert "No winner after 1 round on 1 held-out seed" in again.stdout
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "optuna"])
+def test_a_missing_package_is_named_before_anything_is_run(tmp_path: Path, package: str) -> None:
+    (tmp_path / "small.toml").write_text(to_toml(small()))
+    code = f"import sys; sys.modules['{package}'] = None; from fedalpha.cli import main; main()"
+    command = [sys.executable, "-c", code, "tune", str(tmp_path / "small.toml"), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "install it with: pip install" in done.stderr
+    assert "cells" not in done.stdout

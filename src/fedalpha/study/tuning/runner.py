@@ -21,6 +21,7 @@ from fedalpha.study.plan import Study
 from fedalpha.study.runner import alone, crew_for, plan, raise_errors, to_toml
 from fedalpha.study.store import Store
 from fedalpha.study.tables import FORMAT as STUDY_FORMAT
+from fedalpha.study.tables import arrow
 from fedalpha.study.tuning.answer import Answer, answer
 from fedalpha.study.tuning.design import Design
 from fedalpha.study.tuning.journal import FORMAT, read_tuning
@@ -49,6 +50,7 @@ def tune(
     The arguments are those of `run_study`; ``say`` is called with a line when a candidate is dropped or chosen.
     Without ``race`` it ends when the settings are found, and no reported seed is run; call it again to race.
     """
+    arrow()  # says what to install, before anything is run
     design = Design.of(study)
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs = {jobs}; give at least 1")
