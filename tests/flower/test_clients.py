@@ -157,6 +157,22 @@ def test_a_nodes_own_error_is_told_once(grid_of: Any, logged: Any, clock: Any) -
     assert len(grid.log) <= 50 * (2 + 100 // RETRY)
 
 
+@pytest.mark.parametrize("select", ["power_of_choice(C=0.4, d=0.6)", "loss_proportional(C=0.4)"])
+def test_selections_by_loss_do_not_need_sizes(grid_of: Any, select: str) -> None:
+    """Clients tell them with their first loss, after the candidates were drawn; one client tells none at all."""
+
+    def loss(arrays: ArrayRecord, context: Context) -> tuple[float, int]:
+        id = int(context.node_config["partition-id"])
+        return (1.0 + id, 10 * 3**id) if id != 3 else (float("nan"), 10)
+
+    grid = grid_of(add_loss_query(plain_app(), loss), range(5))
+    rule = FedAlpha("FedAvg", select=select, fraction_evaluate=0.0)
+    rule.start(grid, start_arrays(), num_rounds=3)
+    assert all(row["cohort"] and row["kept"] is None and 3 not in row["cohort"] for row in rule.rows[1:])
+    asked = [id for kind, id in grid.log if kind == "query.loss"]
+    assert len(asked) == 3 * (3 if "power" in select else 5)
+
+
 def test_an_unchanged_app_does_not_wait(grid_of: Any, clock: Any, logged: Any) -> None:
     """Rules that need no query take node ids as ids. Those of unsigned 64 bits fit, too."""
     grid = grid_of(plain_app(), range(3))

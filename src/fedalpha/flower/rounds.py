@@ -48,6 +48,10 @@ class Round:
     """the figures of the secure sum for the row, and the bytes that it sent"""
     started: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        # Clients tell their sizes with their losses; a selection that has asked must not draw others after that.
+        self.heard = dataclasses.replace(self.heard, among=self.population)
+
     @property
     def number(self) -> int:
         """The round as Flower counts, from 1."""

@@ -24,6 +24,16 @@ def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
     return rng.choice(len(chances), size=count, replace=False, p=chances / chances.sum())
 
 
+def by_now(sizes: Array) -> Array:
+    """Sizes, of which those that are not known yet count as the mean of the others.
+
+    >>> by_now(np.array([10.0, np.nan, 30.0])), by_now(np.array([np.nan, np.nan]))
+    (array([10., 20., 30.]), array([1., 1.]))
+    """
+    known = ~np.isnan(sizes)
+    return sizes if known.all() else np.where(known, sizes, sizes[known].mean() if known.any() else 1.0)
+
+
 @SELECTIONS.register(
     formula="d candidates ∝ p without replacement, then the m with the largest F_i(w_t)",
     reference="Cho et al., 2020, 2010.01243",
@@ -98,7 +108,7 @@ class power_of_choice(uniform):
     def _drawn(self, state: State, population: Population, rng: np.random.Generator) -> Ids:
         n = population.clients
         everybody = population.named(np.arange(n))
-        return everybody[draw(rng, population.sizes(everybody), self.candidates(n, state.get("round", 0)))]
+        return everybody[draw(rng, by_now(population.sizes(everybody)), self.candidates(n, state.get("round", 0)))]
 
     def learn(self, state: State, ids: Ids, losses: Sequence[float]) -> State:
         known = np.isfinite(losses)
@@ -125,7 +135,7 @@ class loss_proportional(uniform):
     ) -> tuple[Ids, State]:
         assert losses is not None
         everybody = population.named(np.arange(population.clients))
-        sizes = population.sizes(everybody)
+        sizes = by_now(population.sizes(everybody))
         held = np.where(np.isfinite(losses), np.maximum(losses, 0.0), 0.0)
         chances = sizes * (held / max(held.max(), 1e-300))
         if not (chances > 0).any():

@@ -62,5 +62,8 @@ class by_size(uniform):
     ) -> tuple[Ids, State]:
         sizes = population.sizes(population.named(np.arange(population.clients)))
         if not np.nansum(sizes) > 0 or np.isnan(sizes).any():
-            raise ValueError("by_size needs the sizes of all clients, and some are not known; use uniform(C=…)")
+            raise ValueError(
+                "by_size needs the sizes of all clients, and some are not known: use uniform(C=…), or let clients tell "
+                "their sizes first (examples= of add_loss_query on a live federation)"
+            )
         return population.named(systematic(self.chances(population), rng)), state
