@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -127,3 +128,94 @@ def test_the_command_line_asks(evil: Path) -> None:
     assert done.returncode == 2
     assert "asks to run" in done.stderr
     assert not ran(evil)
+
+
+SECRET = "client,seconds\n0,31337\n"
+
+
+def files_that_name(text: str) -> dict[str, str]:
+    """Settings and studies whose clock, or availability, is this text, by the name of the file."""
+    study = 'name = "x"\nstrategies = ["FedAvg", "FedWorse"]\nseeds = 1\n'
+    value = json.dumps(text)
+    own, more = f"clock = {value}\n", "clients = 4\nrounds = 1\nmodel = 'softmax'\n"
+    return {
+        "config.json": json.dumps({"clock": text}),
+        "settings.toml": f"clock = {value}\n",
+        "here.toml": f'availability = {value}\nclock = "constant"\n',
+        "settings/study.toml": f"{study}[settings]\n{more}clock = {value}\n",
+        "grid/study.toml": f"{study}[settings]\n{more}[grid]\nclock = [{value}]\n",
+        "cases/study.toml": f"{study}[settings]\n{more}[[cases]]\nname = 'c'\nclock = {value}\n",
+        "methods/study.toml": f"{study}[settings]\n{more}[[methods]]\nname = 'm'\nclock = {value}\n",
+        "searched/study.toml": f"{study}[tune]\nbudget = 64\n[[methods]]\nname = 'm'\nclock = {value}\n",
+        "space/study.toml": f'{study}[tune]\nbudget = 64\n[tune.space]\nclock = ["constant", {value}]\n',
+        "protocols/study.toml": f"{study}protocol = 'printed'\n[settings]\n{more}[protocols.printed]\n{own}",
+    }
+
+
+@pytest.mark.parametrize("name", files_that_name(""))
+@pytest.mark.parametrize("form", ["trace({!r})", "rare(trace({!r}))", "trace(choice({!r}, 'b'))"])
+def test_a_file_that_a_file_names_is_not_read_unasked(tmp_path: Path, name: str, form: str) -> None:
+    """Its numbers and its SHA-256 would come back in rows, errors and ``config.json``."""
+    victim = tmp_path / "secret.csv"
+    victim.write_text(SECRET)
+    if name == "here.toml" and form.startswith("rare"):
+        pytest.skip("a rule of clocks")
+    if "choice" in form and "searched" not in name:
+        pytest.skip("only a search has choices")
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(files_that_name(form.format(str(victim)))[name])
+    read = read_study if name.endswith("study.toml") else lambda path: read_settings(path, {})
+    with pytest.raises(UntrustedError, match=r"asks to read .*secret.csv as its .*--trust.*name it yourself") as error:
+        read(file)
+    assert "31337" not in str(error.value)
+    assert not trust.trusted_file().exists()
+
+
+def test_a_file_of_times_that_the_user_names_is_read_and_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, file = tmp_path / "speeds.csv", tmp_path / "config.json"
+    victim.write_text(SECRET)
+    text = f"trace({str(victim)!r})"
+    file.write_text(json.dumps({"clock": text}))
+    named = read_settings(file, {"clock": text}).clock  # the option replaces what the file says
+    monkeypatch.setattr(trust, "_allowed", set())  # as in another process
+    file.write_text(json.dumps({"clock": named}))
+    assert read_settings(file, {}).clock == named
+    other = tmp_path / "other.csv"
+    other.write_text(SECRET)
+    file.write_text(json.dumps({"clock": f"trace({str(other)!r})"}))
+    with pytest.raises(UntrustedError):
+        read_settings(file, {})
+    assert read_settings(file, {}, trust=True).clock is not None
+
+
+def test_the_link_to_a_file_of_times_is_shown_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "speeds.csv").symlink_to(tmp_path / "secret")
+    (tmp_path / "config.json").write_text(json.dumps({"clock": f"trace({str(tmp_path / 'speeds.csv')!r})"}))
+    with pytest.raises(UntrustedError, match=r"asks to read .*/secret as its clock"):
+        read_settings(tmp_path / "config.json", {})
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x0b", "\x1d", "\x85", "\r"])
+def test_a_yes_to_one_thing_is_no_yes_to_what_its_name_holds(
+    evil: Path, monkeypatch: pytest.MonkeyPatch, separator: str
+) -> None:
+    """The consent to a logger, whose text has a line separator in it, stood in the file as two lines."""
+    digest = hashlib.sha256(evil.read_bytes()).hexdigest()
+    trust.need("log", f"csv('x{separator}plugin {digest}')", "log", "name it")
+    monkeypatch.setattr(trust, "_allowed", set())
+    (evil.parent / "config.json").write_text(json.dumps({"plugin": str(evil)}))
+    with pytest.raises(UntrustedError):
+        read_settings(evil.parent / "config.json", {})
+    assert not ran(evil)
+
+
+def test_a_plugin_that_is_no_python_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some files of /proc never end, or lose what is read."""
+    (tmp_path / "kmsg").write_text("x")
+    monkeypatch.setattr(Path, "open", None)
+    with pytest.raises(ValueError, match="is not a Python file"):
+        load_plugin(str(tmp_path / "kmsg"))

@@ -59,12 +59,12 @@ def _content(path: Path) -> bytes:
     try:
         if not path.is_file():
             raise ValueError(f"cannot read {shown(path)}: no such file; give the path of a Python file")
+        if path.suffix != ".py":  # before it is opened: a file may name any
+            raise ValueError(f"{shown(path)} is not a Python file; its name must end in .py")
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
         raise ValueError(f"cannot read {shown(path)}: {error.strerror}; give the path of a Python file") from None
-    if path.suffix != ".py":
-        raise ValueError(f"{shown(path)} is not a Python file; its name must end in .py")
     if len(content) > LARGEST:
         raise ValueError(f"{shown(path)} has more than {LARGEST:,} bytes; a plugin is a small Python file")
     return content

@@ -2,7 +2,8 @@
 
 A file of settings or a study may come from another person. What it names can run code (a plugin, a cluster), so it is
 done only if the user says so: by naming the same thing on the command line or in Python, or with ``--trust``. The
-user's consent is remembered, for the content of a plugin and for the address of a cluster, so it is asked for once.
+user's consent is remembered, for the content of a plugin, the address of a cluster and the path of a file of times, so
+it is asked for once.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def need(kind: str, what: str, consequence: str, own_word: str) -> None:
         _remember(line)
         return
     raise UntrustedError(
-        f"{shown(file.path)} asks to {consequence}. That could do anything, so it is done only if you say so: look at "
-        f"it, then give --trust (trust=True in Python), or {own_word}"
+        f"{shown(file.path)} asks to {consequence}. It is done only if you say so: look at it, then give --trust "
+        f"(trust=True in Python), or {own_word}"
     )
 
 
@@ -76,7 +77,8 @@ def trusted_file() -> Path:
 
 def _remembered() -> set[str]:
     try:
-        return set(read_bytes(trusted_file(), most=_MOST).decode().splitlines())
+        # Not splitlines: a name may hold other characters that end a line, and what follows them is not a yes.
+        return set(read_bytes(trusted_file(), most=_MOST).decode().split("\n"))
     except (OSError, ValueError):
         return set()
 

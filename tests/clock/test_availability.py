@@ -74,6 +74,12 @@ def test_bad_windows_are_refused(line: str) -> None:
         AVAILABILITIES.parse("trace('windows.csv')")
 
 
+def test_the_words_of_a_header_are_not_repeated() -> None:
+    Path("windows.csv").write_text("client,secret\n0,1\n")
+    with pytest.raises(ValueError, match="2 columns of other names; give client,on,off"):
+        AVAILABILITIES.parse("trace('windows.csv')")
+
+
 def test_who_is_there_and_who_comes_next() -> None:
     timeline = Timeline(Pace.of(None, "constant", "trace('windows.csv')"), 0, DIGITS)
     present = timeline.present(2)

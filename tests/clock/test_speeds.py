@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def test_a_trace_gives_the_lines_of_a_client_in_turn() -> None:
         ("client,seconds\n-1,1\n", "line 2"),
         ("client,seconds\n0,0\n", "a time that is not > 0"),
         ("client,on\n0,1\n", "give client,compute,transfer or client,seconds"),
+        ("client,secret\n0,1\n", "2 columns of other names"),
     ],
 )
 def test_a_bad_trace_is_refused_without_repeating_it(content: str, reason: str) -> None:
@@ -100,6 +102,15 @@ def test_a_trace_is_known_by_its_content() -> None:
         CLOCKS.parse("trace('speeds.csv')").check(DIGITS)
     with pytest.raises(ValueError, match=r"cannot read the clock nowhere\.csv: there is no such file"):
         CLOCKS.parse("trace('nowhere.csv')")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="Linux")
+@pytest.mark.parametrize("name", ["/proc/kmsg", "/proc/self/status", "/dev/zero", "fifo"])
+def test_only_regular_files_are_read(name: str) -> None:
+    """A file of /proc has no size, and reading it may not end."""
+    os.mkfifo("fifo")
+    with pytest.raises(ValueError, match=r"trace: .*(there is no such file|is not a table|Permission denied)"):
+        CLOCKS.parse(f"trace({name!r})")
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ ATTACKS: dict[str, Attack] = {
     "two records of metrics": with_record("more", MetricRecord({"a": 1})),
     "a state that nobody asked for": with_record("fedalpha.told", ConfigRecord({"tree": "[" * 1_000_000})),
     "a state that cannot be read": state(Array("float32", (4,), "numpy.ndarray", b"x" * 200)),
+    "a state that its node is said to keep": with_record("fedalpha.told", ConfigRecord({})),
     "a state of 4 TB": state(headed("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}")),
     "a state of a negative shape": state(headed("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 0)}")),
     "a state of texts": state(Array("<U4", (4,), "numpy.ndarray", npy(np.array(["abcd"] * 4)))),

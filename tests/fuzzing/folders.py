@@ -24,12 +24,17 @@ class Checkpoints(Target):
         ),
         "store/tree.py": ("unpack", "unpack.decode", "_tensor"),
         "runs/folder.py": ("Folder._accepted",),
-        "runs/saved_state.py": ("check_state", "_models", "_alike", "restored"),
+        "runs/saved_state.py": (
+            *("check_state", "_models", "_alike", "restored", "form", "_check_rows", "_check_extras", "_check_clock"),
+            "_kind",
+        ),
+        "round/buffered.py": ("check", "finite"),
     }
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         import fedalpha
+        from fedalpha.clock import Pace
         from fedalpha.round import Algorithm
         from fedalpha.runs.experiment import Experiment
         from fedalpha.runs.folder import Folder
@@ -41,18 +46,32 @@ class Checkpoints(Target):
         type(self).errors = (ValueError, DamagedError, FormatError)
         digits = fedalpha.federation("digits", partition="iid", clients=3)
         algorithm = Algorithm(weigh=STRATEGIES.parse("switch(FedSoftWorse(optima=estimated), FedAvg, at=3)"))
-        experiment = Experiment(digits, algorithm, "softmax", 3, 0)
-        self.start = experiment.start()
+        pace = Pace.of("buffered(K=1, concurrency=2)", "constant")
+        experiments = [Experiment(digits, algorithm, "softmax", 3, 0, pace=p) for p in (Pace(), pace)]
+        self.starts = [experiment.start() for experiment in experiments]
         self.run = Folder(self.folder, {"clients": 3, "rounds": 3})
         kept = {0: {"x": [np.float64(1), float("inf"), (1, None), np.int64(3), "y"], "array": np.zeros(2)}}
-        text, self.arrays = pack(state_tree(dataclasses.replace(self.start, round=2, accuracy=0.5, clients=kept)))
-        self.tree = json.loads(text)
+        sent = {"parameters": self.starts[1].broadcast.parameters, "extras": {}}
+        flights = {i: {"version": i, "end": 3.0, "lost": None, "before": 0.5} for i in (1, 2)}
+        clocks = {}, {"time": 2.5, "flights": flights, "versions": {1: sent}}
+        self.trees, self.arrays = [], {}
+        for start, clock in zip(self.starts, clocks, strict=True):
+            text, arrays = pack(
+                state_tree(dataclasses.replace(start, round=2, accuracy=0.5, clients=kept, clock=clock))
+            )
+            self.trees.append(json.loads(text))
+            self.arrays |= arrays  # those of the first state are among those of the second one
         self.rows = [{"round": r, "accuracy": 0.5, "alpha": [0.5, 0.5], "cohort": [0, 2]} for r in range(3)]
 
     def make(self, draw: random.Random) -> Any:
-        tree, rows, manifest = self.tree, self.rows, {}
+        which = draw.randrange(2)
+        tree, rows, manifest = self.trees[which], self.rows, {}
         kind = draw.randrange(5)
-        if kind <= 1:
+        if kind == 0 and which:  # its clock alone
+            tree = json.loads(json.dumps(tree))
+            place = next(pair for pair in tree["map"] if pair[0] == "clock")
+            place[1] = changed_tree(place[1], draw)
+        elif kind <= 1:
             tree = changed_tree(tree, draw)
         elif kind == 2 and draw.random() < 0.1:
             rows = draw.choice((rows * 3, [*rows[:2], {"round": 2, "x": "x" * 2**21}]))
@@ -61,7 +80,7 @@ class Checkpoints(Target):
         elif kind == 3:
             manifest = {draw.choice(("format", "number", "files", "round", "x")): draw.choice((0, None, [], "2", {}))}
         raw = (draw.choice(("data", "rows", "manifest")), draw.getrandbits(32)) if kind == 4 else None
-        return tree, rows, manifest, raw
+        return tree, rows, manifest, raw, which
 
     def first(self, given: Any) -> bool:
         return given[3] is None
@@ -71,7 +90,7 @@ class Checkpoints(Target):
 
         from fedalpha.store.generations import FORMAT, _facts, _packed, _signed
 
-        tree, rows, change, raw = given
+        tree, rows, change, raw, which = given
         text = json.dumps(tree).encode()
         content = {
             "data": save({**self.arrays, "tree": np.frombuffer(text, dtype=np.uint8)}),
@@ -86,7 +105,7 @@ class Checkpoints(Target):
         place.mkdir(exist_ok=True)
         for name, part in zip(("000002.safetensors", "even.rows", "000002.json"), content.values(), strict=True):
             (place / name).write_bytes(part)
-        self.run.resume(self.start)
+        self.run.resume(self.starts[which], 3)
 
 
 class Cells(Target):

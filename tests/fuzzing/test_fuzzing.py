@@ -16,11 +16,15 @@ from fuzzing.base import Target
 from fuzzing.data import Pictures
 from fuzzing.folders import Checkpoints, Histories
 from fuzzing.replies import Replies
+from fuzzing.secure import SecureMessages
 from fuzzing.targets import TARGETS
 from fuzzing.texts import StudyFiles, Texts, Words
 
 CORPUS = json.loads((Path(__file__).parent / "corpus.json").read_text())
-NEEDS = {"cells (Parquet)": "pyarrow", "plans and logs (JSON)": "pyarrow", "Flower replies": "flwr"}
+NEEDS = {
+    **{"cells (Parquet)": "pyarrow", "plans and logs (JSON)": "pyarrow", "Flower replies": "flwr"},
+    "messages of secure sums": "cryptography",
+}
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("fedalpha.data.sets.cifar10._BATCH", 2)
     if find_spec("pyarrow"):
         monkeypatch.setattr("fedalpha.study.tables._FREE", 2**16)
-    for kind in (Checkpoints, Replies, Pictures):
+    for kind in (Checkpoints, Replies, Pictures, SecureMessages):
         monkeypatch.setattr(kind, "errors", kind.errors)
     return tmp_path
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fedalpha import compare, federation
 from fedalpha.analysis.compared import Comparison
 from fedalpha.analysis.history import History
 from fedalpha.cli import app
+from fedalpha.store import LinkError
 
 HOSTILE = "FedAvg<script>"
 
@@ -39,6 +41,34 @@ def test_the_page_holds_the_table_the_curves_and_every_run(folder: Path) -> None
         assert cell in page
     for run in folder.glob("*-seed*"):
         assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+
+
+def test_the_folder_of_a_run_that_is_a_link_is_not_read(folder: Path) -> None:
+    """It would show a run elsewhere as one of this comparison."""
+    (folder / "FedAvg-seed0").rename(folder.parent / "mine")
+    (folder / "FedAvg-seed0").symlink_to(folder.parent / "mine")
+    with pytest.raises(LinkError, match="FedAvg-seed0 is a link"):
+        Comparison.load(folder)
+
+
+def test_nothing_is_written_through_the_folder_of_a_run_that_is_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "FedAvg-seed0").symlink_to(tmp_path / "mine")
+    data = federation("digits", clients=2)
+    with pytest.raises(LinkError, match="FedAvg-seed0 is a link"):
+        compare(data, ["FedAvg"], seeds=1, rounds=0, model="softmax", out=tmp_path / "c")
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_a_record_of_too_many_runs_is_refused(folder: Path) -> None:
+    """Looking for 10^10 folders takes days."""
+    record = json.loads((folder / "comparison.json").read_text())
+    (folder / "comparison.json").write_text(
+        json.dumps(record | {"seeds": list(range(10**5)), "strategies": ["a"] * 10**5})
+    )
+    with pytest.raises(ValueError, match=r"comparison.json is damaged"):
+        Comparison.load(folder)
 
 
 def test_damage_is_named(folder: Path) -> None:

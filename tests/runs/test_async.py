@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,9 @@ from fedalpha.analysis.measures.base import curve
 from fedalpha.cli import app
 from fedalpha.cli.run import result
 from fedalpha.runs.callbacks import Callback
+from fedalpha.runs.comparing import _arguments
+from fedalpha.runs.experiment import plan
+from fedalpha.runs.folder import Folder
 from fedalpha.store import Generations
 from fedalpha.study import Store, read_study
 
@@ -97,6 +103,103 @@ def test_a_forged_version_is_refused(tmp_path: Path) -> None:
     generations.save(3, tree, rows)
     with pytest.raises(RuntimeError, match="a version that clients train from has other parameters"):
         played(4, out=tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is not over, with several clients in training."""
+    folder = tmp_path_factory.mktemp("async") / "run"
+    played(3, out=folder)
+    return folder
+
+
+def flight(tree: Any) -> Any:
+    return next(iter(tree["clock"]["flights"].values()))
+
+
+def fly(tree: Any, id: Any) -> None:
+    tree["clock"]["flights"][id] = dict(flight(tree))
+
+
+FORGERIES: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "no time": lambda tree, rows: tree["clock"].pop("time"),
+    "no flights": lambda tree, rows: tree["clock"].pop("flights"),
+    "flights in a list": lambda tree, rows: tree["clock"].update(flights=[1]),
+    "an endless time": lambda tree, rows: tree["clock"].update(time=math.inf),
+    "a time before the start": lambda tree, rows: tree["clock"].update(time=-1.0),
+    "a time in words": lambda tree, rows: tree["clock"].update(time="1"),
+    "a time beyond float64": lambda tree, rows: tree["clock"].update(time=10**400),
+    "a missing key": lambda tree, rows: flight(tree).pop("lost"),
+    "another key": lambda tree, rows: flight(tree).update(x=1),
+    "a client in words": lambda tree, rows: fly(tree, "x"),
+    "a client that is true": lambda tree, rows: fly(tree, True),
+    "a client beyond the population": lambda tree, rows: fly(tree, 8),
+    "a client below 0": lambda tree, rows: fly(tree, -1),
+    "a client beyond int64": lambda tree, rows: fly(tree, 2**70),
+    "a version to come": lambda tree, rows: flight(tree).update(version=4),
+    "a version below 0": lambda tree, rows: flight(tree).update(version=-1),
+    "a version that is true": lambda tree, rows: flight(tree).update(version=True),
+    "a version that is not kept": lambda tree, rows: tree["clock"]["versions"].pop(flight(tree)["version"]),
+    "a version in words": lambda tree, rows: flight(tree).update(version="1"),
+    "an end in words": lambda tree, rows: flight(tree).update(end="1"),
+    "no end": lambda tree, rows: flight(tree).update(end=math.nan),
+    "a reason that is no text": lambda tree, rows: flight(tree).update(lost=[1]),
+    "a long reason": lambda tree, rows: flight(tree).update(lost="x" * 10**6),
+    "a loss in words": lambda tree, rows: flight(tree).update(before="1"),
+    "a version of nobody": lambda tree, rows: tree["clock"]["versions"].update(
+        {9: next(iter(tree["clock"]["versions"].values()))}
+    ),
+    "a version without extras": lambda tree, rows: next(iter(tree["clock"]["versions"].values())).pop("extras"),
+    "extras of another shape": lambda tree, rows: next(iter(tree["clock"]["versions"].values())).update(
+        extras={"scaffold.layer.weight": torch.zeros(1)}
+    ),
+    "extras that are no arrays": lambda tree, rows: tree["broadcast"].update(extras={"x": 1}),
+    "a state of a client beyond the population": lambda tree, rows: tree["clients"].update({8: {}}),
+    "states of clients in a list": lambda tree, rows: tree.update(clients=[]),
+    "a state of a client in words": lambda tree, rows: tree["clients"].update({0: "x"}),
+    "another round than its rows": lambda tree, rows: tree.update(round=2),
+    "a round that is true": lambda tree, rows: tree.update(round=True),
+    "a row with NaN": lambda tree, rows: rows[-1].update(accuracy=math.nan),
+    "a row with words": lambda tree, rows: rows[-1].update(loss="x"),
+    "a best model of a round to come": lambda tree, rows: tree.update(watch={"best": {"round": 9, "model": {}}}),
+}
+
+
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_a_forged_state_falls_back_to_the_older_one(
+    given: Path, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its checksums are valid: they show that it is whole, not who wrote it."""
+    folder = Path(shutil.copytree(given, tmp_path / "run"))
+    generations = Generations(folder / "checkpoint")
+    found = generations.load()
+    assert found is not None
+    tree, rows, _ = found
+    rules = {"model": "softmax", "rounds": 4, **{k: v for k, v in OPTIONS.items() if k != "strategy"}}
+    start = plan(DIGITS, **{**_arguments(rules), "strategy": OPTIONS["strategy"], "seed": 0}).start()
+    FORGERIES[kind](tree, rows)
+    generations.save(3, tree, rows)
+    resumed = Folder(folder, {"clients": 8, "rounds": 4}).resume(start, 8)
+    assert resumed is not None
+    assert ".json is damaged" in caplog.text
+    assert len(caplog.text) < 2_000
+    assert resumed[0].clock["flights"]
+    assert resumed[0].round == resumed[1][-1]["round"] == 3
+
+
+def test_a_forged_state_of_a_rule_is_a_short_error(tmp_path: Path) -> None:
+    """Only the rule knows what it has written."""
+    options: dict[str, Any] = {"strategy": "switch(FedAvg, FedWorse, accuracy=0.99)", "engine": "embedded(workers=1)"}
+    data = federation("digits", clients=2, validation=0.1)
+    run(data, "softmax", rounds=1, out=tmp_path / "run", **options)
+    generations = Generations(tmp_path / "run" / "checkpoint")
+    found = generations.load()
+    assert found is not None
+    tree, rows, _ = found
+    tree["weigh"]["stage"] = 99
+    generations.save(1, tree, rows)
+    with pytest.raises(ValueError, match="round 2 cannot be played from the saved state: IndexError"):
+        run(data, "softmax", rounds=2, out=tmp_path / "run", **options)
 
 
 def test_the_command_line_plays_a_run_and_resumes_it_from_a_settings_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,19 @@ def test_a_ring_is_symmetric_connected_and_drawn_from_its_salt() -> None:
     assert reached == set(ids)
     assert near == ring(ids, 6, b"a" * 32) != ring(ids, 6, b"b" * 32)
     assert ring(ids, 60, b"")[50] == tuple(range(51, 90))
+
+
+def test_neighbours_are_not_kept_for_every_pair() -> None:
+    """20,000 clients of a complete graph have 400 million neighbours; a hostile server can send such a roster."""
+    tracemalloc.start()
+    near = ring(range(20_000), 0, b"")
+    assert len(near[7]) == 19_999
+    assert len(near) == 20_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+    with pytest.raises(KeyError):
+        near[20_000]
 
 
 def test_the_degree_grows_with_the_logarithm() -> None:

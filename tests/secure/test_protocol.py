@@ -323,6 +323,15 @@ def test_with_signing_keys_weights_that_single_out_a_client_are_refused() -> Non
     assert "the weights count as 1 clients; this client wants at least 2" in federation.refusals[103]
 
 
+def test_weights_beyond_float64_are_refused() -> None:
+    """Their sum is infinite: a short refusal, as for other weights that are not those of the session."""
+    federation = signed(mass=1e308)
+    roster = asked(federation, "shared")[100]
+    forged = Roster(roster.session, roster.members, [federation.weights[100], *[1.7e308] * 9])
+    with pytest.raises(Refused, match="the weights of the roster are not those of the session"):
+        federation.clients[100].share(forged)
+
+
 def test_with_signing_keys_weights_that_single_out_a_survivor_are_refused() -> None:
     """Two clients share the weight, so the roster passes; then the server says that one of them dropped out."""
     weights = dict.fromkeys(range(100, 110), 1e-12) | {103: 0.5, 104: 0.5}

@@ -50,6 +50,16 @@ def loaded_round(folder: Path) -> int:
     return int(round)
 
 
+def test_an_array_that_is_named_twice_is_refused() -> None:
+    """A few megabytes of names would stand for gigabytes of the same array."""
+    text, arrays = pack({"w": np.arange(3), "v": torch.zeros(2), "n": np.float64(1)})
+    for name in arrays:
+        twice = json.dumps({"list": [json.loads(text), {"array": name}]})
+        with pytest.raises(KeyError, match=name):
+            unpack(twice, arrays)
+    assert len(arrays) == 3
+
+
 def test_a_tree_comes_back_as_it_was() -> None:
     shared = torch.arange(4)
     tree = {

@@ -17,6 +17,7 @@ from fedalpha.analysis.measures.until import Rounds
 from fedalpha.analysis.tables import STATISTICS, latex_table, markdown_table, number, statistics
 from fedalpha.store.exports import csv_text, html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
+from fedalpha.store.inside import names
 from fedalpha.text import counted, nearest
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RECORD = "comparison.json"
+MOST_RUNS = 10**6
+"""A comparison has no more runs: a file of some megabytes could name many times as many."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,11 +191,13 @@ class Comparison:
         """The comparison in a folder that `save` or ``fedalpha compare --out`` wrote; the runs that are finished."""
         place = Path(folder)
         strategies, seeds, target = _read_record(place)
+        there = set(names(place))
         runs = {
             s: {
                 seed: history
                 for seed in seeds
-                if (place / run_name(s, seed) / "history.jsonl").is_file()
+                if run_name(s, seed) in there
+                and "history.jsonl" in names(place / run_name(s, seed), place)  # a folder that is a link is refused
                 and not (history := read(place / run_name(s, seed))).interrupted
             }
             for s in strategies
@@ -212,6 +217,8 @@ def _read_record(place: Path) -> tuple[list[str], list[int], float]:
         strategies, seeds, target = record["strategies"], record["seeds"], record["target"]
         texts = all(isinstance(s, str) and run_name(s, 0) for s in strategies)
         if not texts or not all(type(n) is int and n >= 0 for n in seeds) or not 0 <= target <= 1:
+            raise ValueError
+        if len(strategies) * len(seeds) > MOST_RUNS:
             raise ValueError
     except FileNotFoundError:
         raise ValueError(

@@ -72,19 +72,14 @@ def _play(
 ) -> tuple[dict[str, dict[int, History]], bool]:
     """Play every strategy with every seed: the finished histories, and whether Ctrl-C ended it early."""
     from fedalpha.analysis.compared import run_name
-    from fedalpha.runs.comparing import play_all, run_loggers
+    from fedalpha.runs.comparing import check_folders, play_all, run_loggers
     from fedalpha.runs.loggers.progress import ShowProgress
     from fedalpha.runs.settings import settings
-    from fedalpha.store.inside import names
 
     given = base.model_dump(exclude_none=True)
     cells = {(s, n): settings({**given, "strategy": s, "seed": n}).resolved() for n in seeds for s in strategies}
     loggers = {key: run_loggers(log, run_name(*key), several=len(cells) > 1) for key in cells}
-    if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to --out")
-    if out is not None and out.is_dir():
-        for key in cells:
-            names(out / run_name(*key), out)  # a run's folder that is a link is refused
+    check_folders(out, cells)
     progress = ShowProgress("", total=len(cells) * base.rounds)
 
     def play(strategy: str, seed: int) -> History:

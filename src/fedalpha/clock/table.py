@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedalpha import trust
+from fedalpha.store.files import read_bytes
 from fedalpha.strategies import Array
 from fedalpha.text import shown
 
@@ -54,18 +56,19 @@ def by_client(lines: Lines, file: str) -> dict[int, Array]:
 
 
 def _content(file: str, kind: str) -> bytes:
-    path = Path(file)
+    """The bytes of a regular file. A text that came with a file needs the user's consent before one is opened."""
     try:
+        path = Path(file).resolve()
+        consequence = f"read {shown(path)} as its {kind}; its numbers then decide the rows"
+        trust.need("trace", str(path), consequence, f"in run and compare name it yourself: --{kind} \"trace('{shown(file)}')\"")
         if not path.is_file():
             raise FileNotFoundError(2, "there is no such file")
-        with path.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        return read_bytes(path, most=MOST_BYTES)
+    except trust.UntrustedError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle
+        reason = getattr(error, "strerror", None) or shown(error)
         raise ValueError(f"trace: cannot read the {kind} {shown(file)}: {reason}") from None
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"trace: {shown(file)} has more than {MOST_BYTES:,} bytes; give a smaller file")
-    return content
 
 
 def _values(line: str, columns: int, where: str) -> tuple[int, list[float]]:

@@ -82,7 +82,7 @@ class Journal:
             folder.beside = {"begun": begun}
             return None
         self.rows, self.beside = list(found[1]), folder.beside
-        if self.beside["begun"] != begun:
+        if self.beside.get("begun") != begun:
             text = "fedalpha: initial_arrays differ from those with which the run in %s began; it is resumed"
             log(WARNING, text, self.out)
         return found[0]

@@ -72,7 +72,7 @@ class Round:
             more[EXTRAS] = extras
         if on_node:
             more[TOLD] = ConfigRecord({COMMITTED: int(state.get(COMMITTED, 0))})
-        elif state:
+        elif TREE in state:  # a client may have answered as if it kept its state
             more[STATE] = record_of(state["arrays"])
             more[TOLD] = ConfigRecord({TREE: state[TREE]})
         if not more:

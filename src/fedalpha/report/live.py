@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from fedalpha.loopback import LOOPBACK, asked_here
 from fedalpha.report.content import content
 from fedalpha.report.findings import gather
 from fedalpha.report.single import is_run, run_page
@@ -42,10 +43,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
         timeout = 60  # seconds for a request to arrive
 
         def do_GET(self) -> None:
-            host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-            # Against DNS rebinding, and against requests, by pages of other sites.
-            asked_by = self.headers.get("Sec-Fetch-Site", "none")
-            if host not in ("127.0.0.1", "localhost") or asked_by not in ("none", "same-origin"):
+            if not asked_here(self.headers.get("Host"), self.headers.get("Sec-Fetch-Site")):
                 self.send_error(403)
                 return
             path = self.path.split("?")[0]
@@ -82,7 +80,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             """Write nothing: a closed connection is not an error, and the terminal belongs to the study."""
 
     try:
-        return Server(("127.0.0.1", port), Handler)
+        return Server((LOOPBACK, port), Handler)
     except OSError as error:
         raise RuntimeError(
             f"cannot serve on port {port}: {error.strerror}; choose another --port, or 0 for any"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,36 @@ class Flight:
 def begin() -> State:
     """The clock of a server that does not wait, before its first version."""
     return {"time": 0.0, "flights": {}, "versions": {}}
+
+
+def check(clock: State, round: int, clients: int) -> None:
+    """Raise ValueError if a saved clock cannot be that of a server that does not wait, after ``round`` versions."""
+    flights, versions = clock["flights"], clock["versions"]
+    names = {field.name for field in dataclasses.fields(Flight)}
+    for id, flight in flights.items():
+        if type(id) is not int or not 0 <= id < clients or not isinstance(flight, Mapping) or flight.keys() != names:
+            raise ValueError("its clients in training are not clients of this run")
+        version, lost, before = flight["version"], flight["lost"], flight["before"]
+        if type(version) is not int or not 0 <= version <= round or (version < round and version not in versions):
+            raise ValueError("a client trains from a version that there was not")
+        if not finite(flight["end"]) or not isinstance(before, float | np.floating | None):
+            raise ValueError("the time or the loss of a client in training is not a number")
+        if not (lost is None or (isinstance(lost, str) and len(lost) <= 200)):
+            raise ValueError("the reason why a client in training is lost is not a short text")
+    if not all(type(version) is int for version in versions):
+        raise ValueError("its versions are not numbered")
+    if versions.keys() - {flight["version"] for flight in flights.values()}:
+        raise ValueError("it keeps a version from which no client trains")
+
+
+def finite(value: object) -> bool:
+    """Whether a saved value is a time: a number ≥ 0 that float64 can hold.
+
+    >>> finite(2.5), finite(float("inf")), finite(True), finite(10**400)
+    (True, False, False, False)
+    """
+    number = isinstance(value, int | float | np.floating) and not isinstance(value, bool)
+    return number and bool(0 <= value <= sys.float_info.max)  # type: ignore[operator]
 
 
 def play_buffered(algorithm: Algorithm, state: ServerState, at: At, timeline: Timeline) -> Outcome:

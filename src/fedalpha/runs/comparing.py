@@ -14,6 +14,7 @@ from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.experiment import Experiment, plan, run
 from fedalpha.runs.loggers import LOGGERS
 from fedalpha.runs.loggers.progress import ShowProgress
+from fedalpha.store import inside
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.text import nearest
 
@@ -68,6 +69,7 @@ def compare(
     of_seed = _by_seed(federation)
     for strategy in names:  # mistakes are reported before anything is trained
         planned(strategy, numbers[0], of_seed(numbers[0]))
+    check_folders(out, ((s, n) for n in numbers for s in names))
     display = ShowProgress(total=len(names) * len(numbers) * given["rounds"]) if progress else None
     watchers = {
         (s, n): run_loggers(callbacks, run_name(s, n), len(names) * len(numbers) > 1) for n in numbers for s in names
@@ -111,6 +113,16 @@ def play_all(
             break
         runs[strategy][seed] = history
     return {strategy: found for strategy, found in runs.items() if found}, interrupted
+
+
+def check_folders(out: str | Path | None, runs: Iterable[tuple[str, int]]) -> None:
+    """Raise if the folders of these runs cannot be in ``out``, or are links there."""
+    if out is None or not Path(out).exists():
+        return
+    if not Path(out).is_dir():
+        raise ValueError(f"{out} is a file; give a folder")
+    for strategy, seed in runs:
+        inside.names(Path(out) / run_name(strategy, seed), Path(out))
 
 
 def run_loggers(callbacks: Watchers, name: str, several: bool) -> list[Callback]:

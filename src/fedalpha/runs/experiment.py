@@ -31,6 +31,7 @@ from fedalpha.runs.measuring import Measuring, tested_part, timed_part
 from fedalpha.runs.setup import AnyModel, Setup
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.text import shown
 from fedalpha.update import UPDATES, Update
 from fedalpha.update.fit import check_fit
 
@@ -206,7 +207,7 @@ class Experiment(Setup):
                 if (finished := folder.finished()) is not None:
                     return self._continuable(finished, place, out)
                 watchers.append(folder)
-                begin = folder.resume(self.start()) or begin
+                begin = folder.resume(self.start(), self.federation.clients) or begin
                 self._forget_end(begin)
             clients = place.start(self.population, self.federation.task, self.algorithm.update, self.seed)
             stack.callback(clients.close)
@@ -251,6 +252,7 @@ class Experiment(Setup):
     ) -> History:
         """Play all rounds, or those that are left after ``saved``; a row describes the model after its round."""
         state, earlier = saved or (self.start(), [])
+        begun = state if saved else None
         rows: list[Row] = list(earlier)
         recorded = state
         complete = interrupted = False
@@ -265,7 +267,7 @@ class Experiment(Setup):
                 started = time.perf_counter()
                 outcome, shadow = None, None
                 if rows:
-                    outcome, shadow = self._play(engine, state)
+                    outcome, shadow = self._continued(engine, state) if state is begun else self._play(engine, state)
                     state = outcome.state
                 state, row = measuring.look(state, outcome, shadow, rows, started)
                 rows.append(row)
@@ -282,6 +284,16 @@ class Experiment(Setup):
             for callback in callbacks:
                 callback.on_end(history)
         return history
+
+    def _continued(self, engine: Engine, state: ServerState) -> tuple[Outcome, dict[str, Any] | None]:
+        """The first round from a saved state, in which a rule may find something that it has not written."""
+        try:
+            return self._play(engine, state)
+        except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+            raise ValueError(
+                f"round {state.round + 1} cannot be played from the saved state: {type(error).__name__}: "
+                f"{shown(error)}; if the folder came from somebody else, the state may be forged"
+            ) from error
 
     def _play(self, engine: Engine, state: ServerState) -> tuple[Outcome, dict[str, Any] | None]:
         """The outcome of a round, its state with those of the shadow rules, and what those would have weighed."""

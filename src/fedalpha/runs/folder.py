@@ -120,11 +120,14 @@ class Folder(Callback):
             log.warning("%s", error)
             return None
 
-    def resume(self, start: ServerState) -> tuple[ServerState, list[Row]] | None:
-        """The saved state of an interrupted run and its rows; ``start`` is the state before round 0 of the same run."""
+    def resume(self, start: ServerState, clients: int | None = None) -> tuple[ServerState, list[Row]] | None:
+        """The saved state of an interrupted run and its rows.
+
+        ``start`` is the state before round 0 of the same run, ``clients`` how many it has, if that is known.
+        """
         if self._stale:
             return None
-        found = self.generations.load(self._most(start), lambda tree, rows: self._accepted(tree, rows, start))
+        found = self.generations.load(self._most(start), lambda tree, rows: self._accepted(tree, rows, start, clients))
         if found is None:
             return None
         state, rows, problems = found
@@ -200,15 +203,12 @@ class Folder(Callback):
             "Make the folder writable or free some space, then run the same command again"
         )
 
-    def _accepted(self, tree: Any, rows: list[Row], start: ServerState) -> ServerState:
+    def _accepted(self, tree: Any, rows: list[Row], start: ServerState, clients: int | None) -> ServerState:
         """The state of a checkpoint if it can be one of the run that begins at ``start``; else an error is raised."""
         beside = tree.pop("beside", {})
         state = self.restore(tree, start)
-        rounds = [row["round"] for row in rows]
-        if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
-            raise ValueError("its rows do not match its rounds")
-        check_state(state, start)
-        self.beside = beside
+        check_state(state, start, rows, clients)
+        self.beside = dict(beside)
         return state
 
     def _most(self, start: ServerState) -> Most:

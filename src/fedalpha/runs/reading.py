@@ -36,7 +36,7 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
     _check_here(values, path)
     values = _of_python(values, path)
     values = layered(values, options)
-    for name in ("plugin", "ray_address", "engine"):  # the user's own word comes first
+    for name in ("plugin", "ray_address", "engine", "clock", "availability"):  # the user's own word comes first
         if name in options:
             settings({name: options[name]})
     with reading(path, trust):

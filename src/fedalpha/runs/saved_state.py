@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedalpha.round import ServerState
+import numpy as np
+
+from fedalpha.analysis.columns import numbers
+from fedalpha.round import ServerState, buffered
 
 if TYPE_CHECKING:  # a Flower server with a plain mean saves its state without torch
     from fedalpha.models import Architecture
@@ -53,15 +57,74 @@ def of_the_same_model(tree: dict[str, Any], start: ServerState) -> ServerState:
     return restored(tree, start.broadcast.architecture)
 
 
-def check_state(state: ServerState, start: ServerState) -> None:
-    """Raise ValueError if a saved state cannot be one of the run that begins at ``start``."""
+def check_state(
+    state: ServerState, start: ServerState, rows: Sequence[Mapping[str, Any]], clients: int | None = None
+) -> None:
+    """Raise ValueError if a saved state and its rows cannot be those of the run that begins at ``start``.
+
+    Its checksums show that it is whole, not who wrote it. ``clients``: how many there are, None where that is not
+    known (a live federation).
+    """
+    if type(state.round) is not int or state.round < 0:
+        raise ValueError("its round is not a number of rounds")
+    _check_rows(rows)
+    if clients is not None and rows[-1]["round"] != state.round:  # a wrapper of Flower may skip rounds
+        raise ValueError(f"its rows end at round {rows[-1]['round']}, and its state is that after {state.round}")
+    if (best := state.watch.get("best")) is not None:
+        last = len(rows) - 1 if clients is not None else state.round
+        if type(best["round"]) is not int or not 0 <= best["round"] <= last:
+            raise ValueError("its best model is of a round that there was not")
+        form(best["model"])
     _alike(dataclasses.replace(state, broadcast=None), dataclasses.replace(start, broadcast=None), "state")
-    found, expected = ({k: (v.shape, v.dtype) for k, v in p.items()} for p in _models(state, start))
+    found, expected = (form(parameters) for parameters in _models(state, start))
     if found != expected:
         raise ValueError("its model has other parameters than the run's")
-    for sent in state.clock.get("versions", {}).values():
-        if {k: (v.shape, v.dtype) for k, v in sent["parameters"].items()} != expected:
+    for id, kept in state.clients.items():
+        whole = isinstance(id, int | np.integer) and not isinstance(id, bool)
+        if not whole or id < 0 or (clients is not None and id >= clients) or not isinstance(kept, Mapping):
+            raise ValueError("it holds states of clients that are not in the run")
+    _check_extras(state.broadcast.extras, expected)
+    if clients is not None:
+        _check_clock(state, start, expected, clients)
+
+
+def form(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The shape and the dtype of every parameter."""
+    return {name: (value.shape, value.dtype) for name, value in parameters.items()}
+
+
+def _check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    rounds = [row["round"] for row in rows]
+    if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
+        raise ValueError("its rows do not match its rounds")
+    json.dumps(rows, allow_nan=False)  # no row of a run holds NaN: history.jsonl could not
+    for column in numbers():
+        if not all(isinstance(column.read(row), int | float | None) for row in rows):
+            raise ValueError(f"the {column.name} of a row is not a number")
+
+
+def _check_extras(extras: Any, expected: Mapping[str, Any]) -> None:
+    """Extras go with the model, each to a parameter; a rule of the user's own may send others, but no other values."""
+    arrays = {isinstance(dtype, np.dtype) for _, dtype in expected.values()}  # of NumPy, not tensors
+    for name, (_, dtype) in form(extras).items():
+        if not isinstance(name, str) or isinstance(dtype, np.dtype) not in arrays:
+            raise ValueError("what its model is sent with are not arrays like those of the model")
+
+
+def _check_clock(state: ServerState, start: ServerState, expected: Mapping[str, Any], clients: int) -> None:
+    if state.clock.keys() != start.clock.keys():
+        raise ValueError("its clock is not that of the run")
+    if "time" in state.clock and not buffered.finite(state.clock["time"]):
+        raise ValueError("its time is not a number of seconds")
+    if "flights" not in state.clock:
+        return
+    buffered.check(state.clock, state.round, clients)
+    current = form(state.broadcast.extras)
+    for sent in state.clock["versions"].values():
+        if sent.keys() != {"parameters", "extras"} or form(sent["parameters"]) != expected:
             raise ValueError("a version that clients train from has other parameters than the run's model")
+        if any(current.get(name) != about for name, about in form(sent["extras"]).items()):
+            raise ValueError("a version that clients train from was sent with other extras than the run's model")
 
 
 def _models(state: ServerState, start: ServerState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -80,15 +143,20 @@ def _alike(found: Any, start: Any, where: str) -> None:
     """Raise an error if a saved value is not of the kind that it has at the start of the run."""
     if dataclasses.is_dataclass(start) and not isinstance(start, type):
         found, start = vars(found), vars(start)
+    if start is not None and _kind(found) != _kind(start):
+        raise ValueError(f"{where} is of another kind")
     if isinstance(start, Mapping):
         for key, value in start.items():
-            if not isinstance(found, Mapping) or key not in found:
+            if key not in found:
                 raise ValueError(f"{where} has no {key!r}")
             _alike(found[key], value, f"{where}.{key}")
     elif isinstance(start, list) and start:
-        if not isinstance(found, list) or len(found) != len(start):
+        if len(found) != len(start):
             raise ValueError(f"{where} is not a list of {len(start)}")
         for i, (one, other) in enumerate(zip(found, start, strict=True)):
             _alike(one, other, f"{where}[{i}]")
-    elif start is not None and isinstance(found, Mapping | list | str) != isinstance(start, Mapping | list | str):
-        raise ValueError(f"{where} is of another kind")
+
+
+def _kind(value: object) -> str:
+    """Whether a value of a state is a mapping, a list, a tuple or a text; any other may become one of another kind."""
+    return next((kind.__name__ for kind in (Mapping, list, tuple, str) if isinstance(value, kind)), "value")

@@ -320,7 +320,7 @@ class Settings(BaseModel):
         folder = None if out is None else Folder(out, full.stored(), checkpoint_every)
         experiment = full.experiment()
         if begin is not None:  # it was read from a file
-            check_state(begin[0], experiment.start())
+            check_state(begin[0], experiment.start(), begin[1], experiment.federation.clients)
         return experiment.run(full.place(workers), callbacks, folder, begin)
 
 

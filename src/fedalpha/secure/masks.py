@@ -9,7 +9,7 @@ to grow with the logarithm of the number of clients.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -30,7 +30,25 @@ def add_mask(words: Words, key: bytes, sign: int) -> None:
         (np.add if sign > 0 else np.subtract)(part, mask, out=part)
 
 
-def ring(ids: Sequence[int], degree: int, salt: bytes) -> dict[int, tuple[int, ...]]:
+class _Others(Mapping[int, tuple[int, ...]]):
+    """All others are the neighbours of a client. For all clients these are n² numbers, so they are not kept."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self._ids = dict.fromkeys(ids)
+
+    def __getitem__(self, one: int) -> tuple[int, ...]:
+        if one not in self._ids:
+            raise KeyError(one)
+        return tuple(other for other in self._ids if other != one)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+def ring(ids: Sequence[int], degree: int, salt: bytes) -> Mapping[int, tuple[int, ...]]:
     """The neighbours of each client: all others, or the ``degree`` nearest ones on a ring whose order ``salt`` draws.
 
     Every client computes the graph itself from the hash of the roster, in which each has a fresh key.
@@ -42,7 +60,7 @@ def ring(ids: Sequence[int], degree: int, salt: bytes) -> dict[int, tuple[int, .
     """
     n = len(ids)
     if not 0 < degree < n - 1:
-        return {one: tuple(other for other in ids if other != one) for one in ids}
+        return _Others(ids)
     words = np.frombuffer(salt.ljust(32, b"\0")[:32], dtype="<u4")
     order = np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist()))).permutation(n).tolist()
     half = degree // 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -227,7 +227,7 @@ class Roster(Packed, kind="roster"):
         return Session.read(self.session)
 
     @cached_property
-    def neighbours(self) -> dict[int, tuple[int, ...]]:
+    def neighbours(self) -> Mapping[int, tuple[int, ...]]:
         return ring(list(self.by_id), self.agreed.degree, self.hash)
 
     def holders(self, id: int) -> tuple[int, ...]:

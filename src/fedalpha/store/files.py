@@ -72,7 +72,7 @@ def read_bytes(path: Path, root: Path | None = None, *, most: int | None = None)
             raise ValueError(f"{path} has {size:,} bytes, more than the {most:,} that it can need; remove it")
         if size > _LARGE and _stored(file.fileno(), size) * _RATIO < size:
             raise ValueError(f"{path} has {size:,} bytes, almost all of which are holes; remove it")
-        return file.read()
+        return file.read(size)  # a file of /proc has no size, and may have no end
 
 
 def _stored(descriptor: int, size: int) -> int:

@@ -68,7 +68,11 @@ def pack(tree: Any) -> tuple[str, dict[str, NDArray[Any]]]:
 
 
 def unpack(text: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The tree that `pack` was given."""
+    """The tree that `pack` was given.
+
+    Every array is named once, as `pack` does: a small file must not stand for many copies of a large array.
+    """
+    left = dict(arrays)
 
     def decode(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -76,11 +80,11 @@ def unpack(text: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
         ((kind, content),) = value.items()
         match kind:
             case "tensor":
-                return _tensor(arrays[content[0]], content[1])
+                return _tensor(left.pop(content[0]), content[1])
             case "array":
-                return arrays[content]
+                return left.pop(content)
             case "scalar":
-                return arrays[content][()]
+                return left.pop(content)[()]
             case "float":
                 return float(content)
             case "map":

@@ -181,12 +181,15 @@ class _Job:
 
 def _work(job: _Job, parent: int) -> None:
     """Run one cell in a process of its own."""
+    import torch
+
     from fedalpha.engine.backends.pool import keep_freed_memory
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()
     keep_freed_memory()
+    torch.set_num_threads(1)  # before anything is computed: the threads of the parent are not in a forked process
     cell = job.cell
     store = Store(job.folder)
     error = f"{cell.key}.error"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.machine import versions
-from fedalpha.runs.saved_state import restored, state_tree
+from fedalpha.runs.saved_state import check_state, of_the_same_model, state_tree
 from fedalpha.store import DamagedError, FormatError, Generations
 from fedalpha.store.inside import remove_tree
 from fedalpha.strategies import STRATEGIES, State, Strategy
@@ -88,17 +88,20 @@ class Begin:
 
 def beginning(store: Store, cell: Cell, donor: Cell | None) -> Begin | None:
     """The state from which a cell starts: its own, or that of a cell with the same first rounds; None for round 0."""
-    own = _load(store, half(store, cell))
+    own = _load(store, half(store, cell), cell)
     if own is not None:
         return own
     if donor is None:
         return None
-    found = _load(store, branch(store, donor, cell.shared(donor)))
+    found = _load(store, branch(store, donor, cell.shared(donor)), donor)
     if found is None:
         return None
     state = found.state
     first, second = (STRATEGIES.parse(c.settings.strategy) for c in (donor, cell))
-    weigh = adopted(first, state.weigh, second, state.round, cell.settings.clients)
+    try:
+        weigh = adopted(first, state.weigh, second, state.round, cell.settings.clients)
+    except (KeyError, IndexError, TypeError, ValueError):  # it was forged: the first rule has not written it
+        return None
     return dataclasses.replace(found, state=dataclasses.replace(state, weigh=weigh))
 
 
@@ -147,18 +150,26 @@ def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
     return found
 
 
-def _load(store: Store, folder: Path) -> Begin | None:
+def _load(store: Store, folder: Path, cell: Cell) -> Begin | None:
+    """The state of a cell that is saved in a folder."""
     try:
-        found = Generations(folder, store.folder).load(accept=_begin)
+        found = Generations(folder, store.folder).load(accept=lambda tree, rows: _begin(tree, rows, cell))
     except (DamagedError, FormatError):
         return None  # a state only saves time
     return None if found is None else found[0]
 
 
-def _begin(tree: Any, rows: list[Row]) -> Begin:
+def _begin(tree: Any, rows: list[Row], cell: Cell) -> Begin:
     if tree.keys() != {"state", "machines"}:
         raise ValueError("it is of another version")
-    return Begin(restored(tree["state"]), list(rows), tree["machines"])
+    machines = tree["machines"]
+    if not isinstance(machines, list) or not all(isinstance(word, str) for one in machines for word in one.values()):
+        raise ValueError("its machines are not described by words")
+    experiment = cell.settings.experiment()
+    start = experiment.start()
+    state = of_the_same_model(tree["state"], start)
+    check_state(state, start, rows, experiment.federation.clients)
+    return Begin(state, list(rows), machines)
 
 
 def _switches(strategy: Strategy) -> bool:

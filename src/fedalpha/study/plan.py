@@ -52,7 +52,7 @@ from fedalpha.study.cells import Cell
 from fedalpha.study.entries import Calibration, Claim, Published, Zoom
 from fedalpha.study.expected import why_not
 from fedalpha.study.mistakes import explained
-from fedalpha.study.protocols import protocol, restyled
+from fedalpha.study.protocols import RULES, protocol, restyled
 from fedalpha.study.seeds import MOST_CELLS, parse_seeds
 from fedalpha.study.tuning.spaces import Space
 from fedalpha.study.tuning.table import Tune, check_keys
@@ -173,8 +173,8 @@ class Study(BaseModel):
                 f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
             )
         self._check_names()
-        for name in self.protocols:
-            protocol(name)
+        for name, given in self.protocols.items():
+            _check_settings(f"protocols.{protocol(name).name}", _without(given, *RULES), besides=())
         for where, given in (("settings", self.settings), ("grid", self.grid), *(("cases", c) for c in self.cases)):
             _check_settings(where, given)
         for key, values in self.grid.items():
@@ -262,6 +262,24 @@ class Study(BaseModel):
             return self
         return self.model_copy(update={"tune": None, "strategies": ("FedAvg",), "methods": (), "seeds": self.seeds[:1]})
 
+    def ask(self) -> None:
+        """Meet everything that a search may use, so that the user is asked before it begins.
+
+        A search meets its points later, when it is no longer known that their texts came with a file.
+        """
+        if self.tune is None:
+            return
+        for own in self.entries.values():
+            try:
+                space = Space.of({**self.tune.space, **own}, accepts)
+            except UntrustedError:
+                raise
+            except ValueError:
+                continue  # the search says what is wrong, and does not begin
+            for point in space.corners():
+                for key, text in space.at(point).items():
+                    accepts(key, text)
+
     def layout(self, case: str, variation: Mapping[str, Any]) -> list[Cell]:
         """The cells of one case."""
         given = {"protocol": self.protocol, "stop_at": self.stop_at, **self.settings, **variation}
@@ -271,7 +289,7 @@ class Study(BaseModel):
         layers: list[Mapping[str, Any]] = [self.settings, variation]
         if chosen is not None:
             own = dict(self.protocols.get(chosen.name, {}))
-            rules = {**chosen.rules, **{k: own.pop(k) for k in ("T", "loss", "prior") if k in own}}
+            rules = {**chosen.rules, **{k: own.pop(k) for k in RULES if k in own}}
             layers = [chosen.settings, own, *layers]
         own = {name: {**one, "strategy": str(restyled(one["strategy"], rules))} for name, one in self.entries.items()}
         texts = [one["strategy"] for one in own.values()]
@@ -334,6 +352,8 @@ def accepts(key: str, text: str) -> bool:
     """Whether a setting's text is valid as it stands."""
     try:
         settings({key: text}).resolved()
+    except UntrustedError:
+        raise
     except ValueError:
         return False
     return True
@@ -345,9 +365,9 @@ def _once(values: tuple[Any, ...], what: str = "") -> None:
         raise ValueError(f"{what}{shown(', '.join(again))} is given twice; keep one of them")
 
 
-def _check_settings(where: str, given: Mapping[str, Any]) -> None:
+def _check_settings(where: str, given: Mapping[str, Any], besides: tuple[str, ...] = _BESIDES) -> None:
     """Raise if a table of the file has a setting that a study does not take."""
-    known = {*Settings.model_fields, *_BESIDES} - {*_OWN, *_SINGLE} | ({"name"} if where == "cases" else set())
+    known = {*Settings.model_fields, *besides} - {*_OWN, *_SINGLE} | ({"name"} if where == "cases" else set())
     for key in given:
         if key in _SINGLE:
             raise ValueError(f"{where}: {key} belongs to a single run; {_SINGLE[key]}")

@@ -13,6 +13,8 @@ from typing import Any
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.text import nearest
 
+RULES = ("T", "loss", "prior")
+"""Arguments of loss-aware rules that a study's file may set for a protocol, besides settings."""
 PAPER_LR = "exponential(0.001, rate=0.99)"
 
 

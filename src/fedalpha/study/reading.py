@@ -26,6 +26,7 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
         with reading(file, trust):
             found = study(values)
             found.untuned().cells()
+            found.ask()
     except UntrustedError:
         raise
     except (ValueError, RecursionError) as error:

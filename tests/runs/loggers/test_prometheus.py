@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,23 @@ def test_the_endpoint_is_on_loopback_while_the_run_lasts(digits: Pooled) -> None
     assert {host for host, _ in addresses} == {"127.0.0.1"}
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", addresses[-1][1]), timeout=60)
+
+
+@pytest.mark.parametrize("header", [{"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site"}])
+def test_pages_of_other_sites_read_nothing(digits: Pooled, header: dict[str, str]) -> None:
+    """A host name that resolves to 127.0.0.1 would let any web page read the run (DNS rebinding)."""
+    logger = Prometheus(port=0)
+
+    class Ask(Callback):
+        def on_start(self, rounds: int) -> None:
+            url = f"http://127.0.0.1:{logger._server.server_address[1]}/metrics"
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=60)
+            asked.append(url)
+
+    asked: list[str] = []
+    run(digits, logger, Ask())
+    assert asked
 
 
 def test_a_port_that_is_taken(digits: Pooled) -> None:

@@ -13,6 +13,7 @@ from fedalpha.clock.availability.base import AVAILABILITIES, Availability, check
 from fedalpha.clock.table import by_client, read_table
 from fedalpha.strategies import Array
 from fedalpha.strategies.arguments import positive
+from fedalpha.text import shown
 
 
 @AVAILABILITIES.register(
@@ -40,7 +41,7 @@ class trace(Availability):
         columns, lines, digest = read_table(self.file, self.sha256, "availability")
         object.__setattr__(self, "sha256", digest)
         if columns != ("client", "on", "off"):
-            raise ValueError(f"trace: {self.file!r} has the columns {', '.join(columns)}; give client,on,off")
+            raise ValueError(f"trace: {shown(self.file)} has {len(columns)} columns of other names; give client,on,off")
         table = {
             id: values[np.argsort(values[:, 0], kind="stable")] for id, values in by_client(lines, self.file).items()
         }
@@ -49,7 +50,7 @@ class trace(Availability):
             gaps = values[1:, 0] < values[:-1, 1]
             if (values[:, 0] < 0).any() or (values[:, 1] <= values[:, 0]).any() or gaps.any() or values[-1, 1] > end:
                 raise ValueError(
-                    f"trace: the intervals of client {id} in {self.file!r} must have 0 ≤ on < off and not overlap"
+                    f"trace: the intervals of client {id} in {shown(self.file)} must have 0 ≤ on < off and not overlap"
                     + ("" if self.period is None else f", within the period of {self.period:g} s")
                 )
         return table
@@ -75,4 +76,4 @@ class trace(Availability):
     def check(self, population: Any) -> None:
         everybody = population.named(np.arange(population.clients)).tolist()
         if not any(id in self._table for id in everybody):
-            raise ValueError(f"trace: {self.file!r} has no line for any client of this federation")
+            raise ValueError(f"trace: {shown(self.file)} has no line for any client of this federation")

@@ -11,7 +11,7 @@ from fedalpha.clock.speeds.base import CLOCKS, Clock, Moment, whole_population
 from fedalpha.clock.table import by_client, read_table
 from fedalpha.select.base import Ids
 from fedalpha.strategies import Array
-from fedalpha.text import counted
+from fedalpha.text import counted, shown
 
 
 @CLOCKS.register(
@@ -37,13 +37,13 @@ class trace(Clock):
         object.__setattr__(self, "sha256", digest)
         if columns not in (("client", "compute", "transfer"), ("client", "seconds")):
             raise ValueError(
-                f"trace: {self.file!r} has the columns {', '.join(columns)}; give client,compute,transfer or "
-                "client,seconds"
+                f"trace: {shown(self.file)} has {len(columns)} columns of other names; give "
+                "client,compute,transfer or client,seconds"
             )
         table = by_client(lines, self.file)
         for id, values in table.items():
             if (values < 0).any() or not (values.sum(axis=1) > 0).all():
-                raise ValueError(f"trace: {self.file!r} gives client {id} a time that is not > 0")
+                raise ValueError(f"trace: {shown(self.file)} gives client {id} a time that is not > 0")
         return table
 
     def seconds(self, moment: Moment, ids: Ids) -> Array:
@@ -54,6 +54,6 @@ class trace(Clock):
         everybody = whole_population(Moment(0, 0, population)).tolist()
         if missing := [id for id in everybody if id not in self._table]:
             raise ValueError(
-                f"trace: {self.file!r} has no line for {counted(len(missing), 'client')}, for example client "
+                f"trace: {shown(self.file)} has no line for {counted(len(missing), 'client')}, for example client "
                 f"{missing[0]}; add a line for each"
             )

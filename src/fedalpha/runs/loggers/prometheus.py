@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedalpha.analysis.history import History, Row
+from fedalpha.loopback import LOOPBACK, asked_here
 from fedalpha.round import ServerState
 from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.loggers.base import LOGGERS
@@ -15,8 +16,6 @@ from fedalpha.store import write_atomically
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-LOOPBACK = "127.0.0.1"
 
 _GAUGES = {
     "accuracy": ("test_accuracy", "Test accuracy when the model was last tested, between 0 and 1"),
@@ -41,7 +40,8 @@ class Prometheus(Callback):
     """Metrics of the run for Prometheus, updated after every round.
 
     ``path`` is a text file that is replaced atomically, for the textfile collector of node_exporter. ``port`` serves
-    the same text on 127.0.0.1 while the run lasts (0: any free port), never on another address. Give one of them, or
+    the same text on 127.0.0.1 while the run lasts (0: any free port), never on another address or for pages of other
+    sites. Give one of them, or
     both. A resumed run counts on from its saved rows. Needs ``pip install "fedalpha[prometheus]"``.
     """
 
@@ -142,6 +142,15 @@ class Prometheus(Callback):
             raise OSError(
                 f"cannot serve metrics on {LOOPBACK}:{port}: {error.strerror}; choose another port, or write a file"
             ) from None
+        answer = self._server.get_app()
+
+        def checked(asked: dict[str, Any], start: Any) -> Any:
+            if asked_here(asked.get("HTTP_HOST"), asked.get("HTTP_SEC_FETCH_SITE")):
+                return answer(asked, start)
+            start("403 Forbidden", [])
+            return []
+
+        self._server.set_app(checked)
 
 
 def _client() -> Any:
