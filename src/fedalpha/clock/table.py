@@ -59,8 +59,8 @@ def _content(file: str, kind: str) -> bytes:
     """The bytes of a regular file. A text that came with a file needs the user's consent before one is opened."""
     try:
         path = Path(file).resolve()
-        consequence = f"read {shown(path)} as its {kind}; its numbers then decide the rows"
-        trust.need("trace", str(path), consequence, f"in run and compare name it yourself: --{kind} \"trace('{shown(file)}')\"")
+        own_word = f"in run and compare name it yourself: --{kind} \"trace('{shown(file)}')\""
+        trust.need("trace", str(path), f"read {shown(path)} as its {kind}; its numbers then decide the rows", own_word)
         if not path.is_file():
             raise FileNotFoundError(2, "there is no such file")
         return read_bytes(path, most=MOST_BYTES)
