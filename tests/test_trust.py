@@ -205,7 +205,7 @@ def test_a_yes_to_one_thing_is_no_yes_to_what_its_name_holds(
 ) -> None:
     """The consent to a logger, whose text has a line separator in it, stood in the file as two lines."""
     digest = hashlib.sha256(evil.read_bytes()).hexdigest()
-    trust.need("log", f"csv('x{separator}plugin {digest}')", "log", "name it")
+    trust.need("log", f"csv('x{separator}plugin {digest}{separator}')", "log", "name it")
     monkeypatch.setattr(trust, "_allowed", set())
     (evil.parent / "config.json").write_text(json.dumps({"plugin": str(evil)}))
     with pytest.raises(UntrustedError):
