@@ -323,6 +323,15 @@ def test_with_signing_keys_weights_that_single_out_a_client_are_refused() -> Non
     assert "the weights count as 1 clients; this client wants at least 2" in federation.refusals[103]
 
 
+def test_a_session_whose_numbers_do_not_fit_is_refused() -> None:
+    """A hostile server can announce any range; the client answers with a refusal, not with an error of its app."""
+    invite = Invite(a_session(mass=1e308, range=1e308).packed, 0.1)
+    clients = [Client(100 + i, Policy()) for i in range(4)]
+    members = [client.advertise(invite).packed for client in clients]
+    with pytest.raises(Refused, match="its sum cannot be computed"):
+        clients[0].share(Roster(invite.session, members))
+
+
 def test_weights_beyond_float64_are_refused() -> None:
     """Their sum is infinite: a short refusal, as for other weights that are not those of the session."""
     federation = signed(mass=1e308)

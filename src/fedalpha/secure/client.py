@@ -279,6 +279,10 @@ class Client:
             raise Refused(
                 f"a sum of {roster.least} clients is possible; this client wants at least {self.policy.least}"
             )
+        try:
+            grid = roster.agreed.grid(len(roster.members))
+        except ValueError as error:
+            raise Refused(f"its sum cannot be computed: {error}") from None
         if self.policy.signing is None:
             return
         for one in roster.advertised:
@@ -289,7 +293,7 @@ class Client:
         if weights.get(self.id) != self._weight or total > roster.agreed.mass * (1 + 1e-9):
             raise Refused("the weights of the roster are not those of the session")
         self._check_weights(roster, roster.by_id)
-        step = math.ldexp(1, -roster.agreed.grid(len(roster.members)).exponent)
+        step = math.ldexp(1, -grid.exponent)
         if step > self.policy.coarsest:
             raise Refused(
                 f"its numbers are {step:.3g} apart; this client wants {self.policy.coarsest:g} at most: use more bits "
