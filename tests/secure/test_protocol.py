@@ -334,7 +334,7 @@ def test_a_session_whose_numbers_do_not_fit_is_refused() -> None:
 
 def test_weights_beyond_float64_are_refused() -> None:
     """Their sum is infinite: a short refusal, as for other weights that are not those of the session."""
-    federation = signed(mass=1e308)
+    federation = signed(mass=1e308, range=1.0)
     roster = asked(federation, "shared")[100]
     forged = Roster(roster.session, roster.members, [federation.weights[100], *[1.7e308] * 9])
     with pytest.raises(Refused, match="the weights of the roster are not those of the session"):
