@@ -277,5 +277,7 @@ def test_what_is_no_data_is_named(data: Any, said: str) -> None:
 def test_a_test_part_or_a_task_of_the_wrong_kind_is_named() -> None:
     with pytest.raises(ValueError, match=r"test: cannot read 'none' as data"):
         federation((X, Y), clients=2, test="none")
+    with pytest.raises(ValueError, match=r"targets are words, and task='mse' needs numbers"):
+        federation((X, np.where(Y > 0, "yes", "no")), clients=2, task="mse")
     with pytest.raises(TypeError, match=r"task = MSELoss\(\) is not a task; give fedalpha.Task"):
         federation((X, Y), clients=2, task=nn.MSELoss())  # type: ignore[arg-type]

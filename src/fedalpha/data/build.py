@@ -92,6 +92,8 @@ def federation(
         about |= {"clients": count, "part": str(chosen)}
     if found.sizes is not None:
         about |= {"clients": len(found.sizes), "partition": str(rule) if isinstance(rule, Wrapper) else "given"}
+    if found.words and task == "mse":
+        raise ValueError("the targets are words, and task='mse' needs numbers; leave task out if they are labels")
     changed = as_transform(transform)
     if changed is not None:
         about |= {"transform": _called(changed)}
