@@ -46,10 +46,10 @@ def graph() -> dict[str, set[str]]:
     return {name: imports(path, known) - {name} for name, path in known.items()}
 
 
-def test_every_room_has_a_layer() -> None:
+def test_every_folder_has_a_layer() -> None:
     known = modules()
-    rooms = {name.split(".")[0] for name in known}
-    assert rooms == {layer for layer in LAYERS if "." not in layer}
+    folders = {name.split(".")[0] for name in known}
+    assert folders == {layer for layer in LAYERS if "." not in layer}
     assert {layer for layer in LAYERS if "." in layer} <= known.keys()
 
 
@@ -71,5 +71,5 @@ def test_no_module_is_part_of_a_cycle() -> None:
 
 
 def test_few_modules_stand_at_the_root() -> None:
-    """Everything else has a room; `__init__` and `__main__` are Python's own names."""
+    """Everything else is in a folder; `__init__` and `__main__` are Python's own names."""
     assert len([path for path in ROOT.glob("*.py") if not path.stem.startswith("__")]) <= 12 - 2
