@@ -118,7 +118,9 @@ def flight(tree: Any) -> Any:
 
 
 def fly(tree: Any, id: Any) -> None:
-    tree["clock"]["flights"][id] = dict(flight(tree))
+    copy = dict(flight(tree))
+    tree["clock"]["flights"].pop(id, None)  # client 1 is not replaced by True, which is equal to it
+    tree["clock"]["flights"][id] = copy
 
 
 FORGERIES: dict[str, Callable[[Any, list[Any]], Any]] = {
