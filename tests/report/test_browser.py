@@ -85,6 +85,10 @@ def test_it_reads_well_on_a_phone_in_the_dark_and_on_paper(page: Chromium) -> No
     page.resize(390, 844, mobile=True)
     page.wait("document.querySelector('svg').getBoundingClientRect().width < 380")
     assert page.value("document.documentElement.scrollWidth") <= 390
+    page.value("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    assert page.value("document.querySelectorAll('details pre').length") > 0
+    assert page.value("document.documentElement.scrollWidth") <= 390
+    page.value("document.querySelectorAll('details').forEach((e) => { e.open = false; })")
     page.resize(1200, 900)
     assert page.pdf().startswith(b"%PDF")
     page.medium("print")
