@@ -90,7 +90,8 @@ def serve() -> None:
             importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, "fedalpha."):
         if not module.name.endswith("__main__") and ".flower" not in module.name:
-            importlib.import_module(module.name)
+            with suppress(ImportError):  # an extra is missing, such as numba
+                importlib.import_module(module.name)
     while line := sys.stdin.readline():
         order = json.loads(line)
         pid = os.fork()

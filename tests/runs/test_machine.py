@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import fedalpha
+from fedalpha.fast.compiled import numba_version
 from fedalpha.runs.machine import LIMITS, versions
 
 RUN = """
@@ -64,6 +65,7 @@ def test_a_run_that_goes_on_under_other_instructions_says_so(tmp_path: Path) -> 
     assert "ATEN_CPU_CAPABILITY" not in resumed["instruction_sets"]
 
 
+@pytest.mark.skipif(numba_version() is None, reason="numba is not used here, so there is no difference")
 def test_a_resumed_command_names_each_difference_once(tmp_path: Path) -> None:
     """Begun with plain instructions, resumed without numba by `fedalpha resume`, then as at first."""
     clean = {name: value for name, value in os.environ.items() if name not in LIMITS}
