@@ -220,6 +220,86 @@ def flower(box: Box) -> tuple[str, Done]:
     return _listening(box, "flower")
 
 
+# Files that a file names
+
+
+def _spies(title: str, where: str) -> None:
+    @attack(f"`trace('file')` as the clock, {title}", TRUST + "a_file_that_a_file_names_is_not_read_unasked")
+    def spies(box: Box) -> tuple[str, Done]:
+        victim = box.victim("speeds.csv")
+        victim.write_text("client,seconds\n" + "".join(f"{i},31337.5\n" for i in range(4)))
+        value = json.dumps(f"trace({str(victim)!r})")
+        out, given = box.place / "out", box.place / "given.toml"
+        if where == "config.json":
+            given = _unfinished(box)
+            config = json.loads((given / "config.json").read_text())
+            (given / "config.json").write_text(json.dumps(config | {"clock": json.loads(value)}))
+            done = box.fedalpha("resume", given)
+        elif where == "settings":
+            given.write_text(f"clients = 4\nmodel = 'softmax'\nrounds = 1\nclock = {value}\n")
+            done = box.fedalpha("run", given, "--out", out, "--workers", 1)
+        elif where == "study":
+            _study_file(box, f"clock = {value}\n")
+            done = box.fedalpha("study", given, "--out", out, "--jobs", 1)
+        else:
+            _study_file(box, "partition = 'iid'\n", seeds="2")
+            more = f"[tune]\nbudget = 8\n[[methods]]\nname = 'm'\nclock = {value}\n"
+            given.write_text(given.read_text() + more)
+            done = box.fedalpha("tune", given, "--out", out, "--jobs", 1)
+        digest = hashlib.sha256(victim.read_bytes()).hexdigest()
+        kept = done.out + "".join(_text(file) for file in out.rglob("*.json*"))
+        found = ["its numbers are in the rows"] * ("31337.5" in kept)
+        found += ["its SHA-256 is in the output or the folder"] * (digest in kept)
+        return " and ".join(found), done
+
+
+_spies("in a `config.json`; `resume`", "config.json")
+_spies("in a settings file; `run FILE`", "settings")
+_spies("in a study file; `study FILE`", "study")
+_spies("of a method in a study that tunes; `tune FILE`", "tune")
+
+
+@attack(
+    "`trace('file')` of a file that is no table; `run FILE`",
+    "clock/test_speeds.py::test_a_bad_trace_is_refused_without_repeating_it",
+)
+def header(box: Box) -> tuple[str, Done]:
+    victim = box.victim("secret")
+    victim.write_text("client,hunter2\n0,1\n")
+    (box.place / "given.toml").write_text(f'clock = "trace({str(victim)!r})"\n')
+    done = box.fedalpha("run", box.place / "given.toml")
+    return ("words of it are in the error" if "hunter2" in done.out else ""), done
+
+
+@attack(
+    "a yes to a logger whose text holds a line separator; `run FILE`",
+    TRUST + "a_yes_to_one_thing_is_no_yes_to_what_its_name_holds",
+)
+def second_line(box: Box) -> tuple[str, Done]:
+    plugin = _plugin(box)
+    digest = hashlib.sha256(plugin.read_bytes()).hexdigest()
+    small = "clients = 2\nmodel = 'softmax'\nrounds = 0\n"
+    logger = json.dumps(f"jsonlog('x\u2028plugin {digest}\u2028')")
+    (box.place / "given.toml").write_text(f"{small}log = [{logger}]\n")
+    box.fedalpha("run", box.place / "given.toml", "--trust")
+    (box.place / "given.toml").write_text(f"{small}plugin = {str(plugin)!r}\n")
+    return _ran(box, box.fedalpha("run", box.place / "given.toml"))
+
+
+@attack(
+    "a run of a comparison is a link; `report`",
+    "report/test_compared.py::test_the_folder_of_a_run_that_is_a_link_is_not_read",
+)
+def linked_run(box: Box) -> tuple[str, Done]:
+    given = box.place / "given"
+    given.mkdir()
+    record = {"strategies": ["FedAvg"], "seeds": [0], "target": 0.6}
+    (given / "comparison.json").write_text(json.dumps(record))
+    (given / "FedAvg-seed0").symlink_to(box.run)
+    done = box.fedalpha("report", given)
+    return ("a run elsewhere is read and shown" if (given / "report.html").exists() else ""), done
+
+
 # Time and memory
 
 
@@ -360,6 +440,30 @@ _forged("another kind of state", '{"list": [1, 2]}', _ROWS)
 _forged("nested 200,000 times", "[" * 200_000, _ROWS)
 
 
+def _in_training(kind: str, change: Callable[[Any], None]) -> None:
+    @attack(
+        f"a checkpoint of a buffered server with valid checksums: {kind}; `resume`",
+        "runs/test_async.py::test_a_forged_state_falls_back_to_the_older_one",
+    )
+    def in_training(box: Box) -> tuple[str, Done]:
+        given = _buffered(box, "softmax")
+        if given is None:
+            return "", Done(-1, "", 0, 0)
+        _change_tree(given / "checkpoint", change)
+        done = box.fedalpha("resume", given)
+        fell = done.code == 0 and "is damaged" in done.out
+        reason = "a short error" if done.code and not done.traceback else done.last[:90] if done.code else "it is used"
+        return ("" if fell else f"the older state is not used: {reason}"), done
+
+
+def _flights(tree: Any) -> list[Any]:
+    return _of(_of(tree, "clock")[1], "flights")[1]["map"]
+
+
+_in_training("a client that there is not", lambda tree: _flights(tree)[0].__setitem__(0, 99))
+_in_training("a missing key", lambda tree: _flights(tree)[0][1]["map"].pop())
+
+
 @attack("a file `².json` among the checkpoints; `resume`", RUNS + "a_forged_checkpoint_falls_back")
 def superscript(box: Box) -> tuple[str, Done]:
     given = _unfinished(box)
@@ -474,6 +578,47 @@ def _forge(folder: Path, tree: str, rows: list[bytes]) -> None:
     (folder / f"{number:06d}.json").write_text(json.dumps({**facts, "sha256": body}, indent=2) + "\n")
 
 
+def _buffered(box: Box, model: str) -> Path | None:
+    """A run on a server that does not wait, with rounds left to play; None where there is no such server."""
+    given = box.place / "given"
+    clock = ("--server", "buffered(K=1, concurrency=3)", "--clock", "lognormal(sigma=1)")
+    done = box.fedalpha("run", *clock, "--rounds", 2, "--clients", 4, "--model", model, "--workers", 1, "--out", given)
+    if done.code:
+        assert "No such option" in done.out, done.out
+        return None
+    (given / "checkpoint" / "finished").unlink()
+    config = json.loads((given / "config.json").read_text())
+    (given / "config.json").write_text(json.dumps(config | {"rounds": 4}))
+    return given
+
+
+def _of(tree: Any, name: str) -> Any:
+    """The pair of a key and its value in a mapping of a stored tree."""
+    return next(pair for pair in tree["map"] if pair[0] == name)
+
+
+def _change_tree(folder: Path, change: Callable[[Any], None]) -> None:
+    """A generation with valid checksums, newer than the real ones: the newest one, changed."""
+    import numpy as np
+    from safetensors.numpy import load, save
+
+    number = max(int(path.stem) for path in folder.glob("*.json"))
+    arrays = load((folder / f"{number:06d}.safetensors").read_bytes())
+    tree = json.loads(arrays["tree"].tobytes())
+    change(tree)
+    arrays["tree"] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    facts = json.loads((folder / f"{number:06d}.json").read_text())
+    names = ("even.rows", "odd.rows")
+    rows = (folder / names[number % 2]).read_bytes()[: facts["files"][names[number % 2]]["bytes"]]
+    (folder / names[(number + 1) % 2]).write_bytes(rows)
+    data = save(arrays)
+    (folder / f"{number + 1:06d}.safetensors").write_bytes(data)
+    facts = {key: value for key, value in facts.items() if key != "sha256"} | {"number": number + 1}
+    facts["files"] = {f"{number + 1:06d}.safetensors": _facts(data), names[(number + 1) % 2]: _facts(rows)}
+    body = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    (folder / f"{number + 1:06d}.json").write_text(json.dumps({**facts, "sha256": body}, indent=2) + "\n")
+
+
 def _facts(content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -527,9 +672,9 @@ def play(tree: Path, only: str) -> dict[str, dict[str, Any]]:
                 place.mkdir()
                 reached, done = one.play(Box(tree, place, run, study))
                 shutil.rmtree(place)
-                missing = "No such command" in done.out or (
-                    done.code < 0 and not reached
-                )  # it was killed: too slow here
+                absent = ("No such command", "unknown setting 'clock'")
+                killed = done.code < 0 and not reached  # too slow here, or there is no such thing to attack
+                missing = killed or any(text in done.out for text in absent)
                 found[one.title] = {"reached": reached, "refused": done.code != 0, "missing": missing}
                 print(f"{one.title}: {reached or f'nothing (code {done.code}: {done.last[:100]})'}", flush=True)
     return found
@@ -562,7 +707,9 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _cell(found: dict[str, Any] | None) -> str:
-    if found is None or found["missing"]:
+    if found is None:
+        return ""
+    if found["missing"]:
         return "–"
     if found["reached"]:
         return f"**{found['reached']}**"
