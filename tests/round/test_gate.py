@@ -18,7 +18,8 @@ import fedalpha
 from fedalpha.combine import COMBINES, Reports, Sum
 from fedalpha.data import Pooled
 from fedalpha.round import Admission, Gate, Heard, Train
-from fedalpha.round.weighing import Short, Weighed, admit, share_out
+from fedalpha.round.state import Short
+from fedalpha.round.weighing import Weighed, admit, share_out
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import Select
 from fedalpha.strategies import STRATEGIES, Array, Cohort, Need, State, Strategy, TooFewError
@@ -131,16 +132,16 @@ def test_summed_reports_whose_weights_change_are_ordered_again() -> None:
     total.values = {"w": torch.ones(2, 3, dtype=torch.float64), "n": torch.tensor(1)}
     summed = Reports([report(i, parameters=None) for i in (0, 1, 2)], total)
     alpha, ids = np.array([0.4, 0.1, 0.1, 0.4]), np.arange(4)
-    again = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
+    again, _ = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
     assert isinstance(again, Train)
     assert (again.ids.tolist(), again.alpha) == ([0, 1, 2], None)
-    found = share_out(Weighed(alpha, {}), ids, rule, again, Reports([report(i) for i in (0, 1, 2)]))
-    assert isinstance(found, tuple)
-    np.testing.assert_allclose(found[0].alpha, [0.5, 0.25, 0.25, 0])
+    weighed, _ = share_out(Weighed(alpha, {}), ids, rule, again, Reports([report(i) for i in (0, 1, 2)]))
+    assert isinstance(weighed, Weighed)
+    np.testing.assert_allclose(weighed.alpha, [0.5, 0.25, 0.25, 0])
     alpha = np.array([0.2, 0.2, 0.2, 0.4])
-    found = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
-    assert isinstance(found, tuple)
-    weighed, reports = found
+    weighed, reports = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
+    assert isinstance(weighed, Weighed)
+    assert weighed.lost == 1
     np.testing.assert_allclose(reports.total.values["w"], total.values["w"] / 0.6)
     np.testing.assert_allclose(weighed.alpha, [1 / 3, 1 / 3, 1 / 3, 0])
 
@@ -321,10 +322,10 @@ def test_weights_of_zero_are_no_loss() -> None:
     alpha = np.array([0.1, 0.2, 0.7 - 2**-53, 0.0])
     reports = Reports([report(i) for i in (0, 1, 2)])
     ids = np.arange(4)
-    found = share_out(Weighed(alpha, {}), ids, fedalpha.strategy("FedAvg"), Train(0, ids[:3]), reports)
-    assert isinstance(found, tuple)
-    assert found[1] is reports
-    assert found[0].alpha.tolist() == alpha.tolist()
+    weighed, kept = share_out(Weighed(alpha, {}), ids, fedalpha.strategy("FedAvg"), Train(0, ids[:3]), reports)
+    assert isinstance(weighed, Weighed)
+    assert kept is reports
+    assert weighed.alpha.tolist() == alpha.tolist()
 
 
 def test_of_two_different_updates_none_counts() -> None:

@@ -13,8 +13,8 @@ from fedalpha.analysis.history import Best, Row
 from fedalpha.analysis.watch import Watch
 from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, AskLosses, Gate, Outcome, ServerState
+from fedalpha.round.cohorts import gather
 from fedalpha.round.shadow import Asked
-from fedalpha.round.weighing import gather
 from fedalpha.runs.evaluate import Evaluate
 
 Losses = Callable[[AskLosses], tuple[Any, dict[int, str]]]

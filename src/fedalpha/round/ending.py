@@ -12,8 +12,8 @@ import numpy as np
 from fedalpha.round.answers import Answers
 from fedalpha.round.gate import Gate
 from fedalpha.round.orders import Ids, Measure, Train
-from fedalpha.round.state import Algorithm, Outcome, ServerState
-from fedalpha.round.weighing import Short, Weighed
+from fedalpha.round.state import Algorithm, Outcome, ServerState, Short
+from fedalpha.round.weighing import Weighed
 from fedalpha.select import Population
 from fedalpha.strategies import Cohort, State
 
@@ -47,7 +47,7 @@ class Ending:
         items, uploaded = ((), 0) if reports is None else (reports.items, reports.nbytes(self.state.broadcast))
         return self._outcome(following, cohort, Weighed(np.zeros(len(cohort)), {}), items, uploaded, kept=why.reason)
 
-    def install(self, cohort: Cohort, weighed: Weighed, reports: Any, lost: int) -> Outcome:
+    def install(self, cohort: Cohort, weighed: Weighed, reports: Any) -> Outcome:
         """Combine and apply, then form the next state of the selection and the extras of the next broadcast.
 
         An aggregate beyond the bound is not applied, so that it does not reach the memory of a server optimiser.
@@ -74,7 +74,7 @@ class Ending:
             apply=applied,
             clients={**state.clients, **{r.id: r.state for r in reports.items if r.state}},
         )
-        return self._outcome(following, cohort, weighed, reports.items, reports.nbytes(state.broadcast), lost)
+        return self._outcome(following, cohort, weighed, reports.items, reports.nbytes(state.broadcast))
 
     def _outcome(
         self,
@@ -83,7 +83,6 @@ class Ending:
         weighed: Weighed,
         reports: Any,
         uploaded: int,
-        lost: int = 0,
         kept: str | None = None,
     ) -> Outcome:
         reached = len(self.losses.clients | set(self.ids.tolist()))
@@ -97,7 +96,7 @@ class Ending:
             bytes_up=uploaded + 8 * (self.losses.count + sum(len(r.losses) for r in reports)),
             refusals=self.gate.refusals,
             idle=self.gate.idle,
-            lost=lost,
+            lost=weighed.lost,
             kept=kept,
         )
 

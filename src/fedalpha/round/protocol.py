@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedalpha.rng import generator
 from fedalpha.round.answers import Answers
-from fedalpha.round.choosing import choose
+from fedalpha.round.choosing import select
+from fedalpha.round.cohorts import Known, nobody
 from fedalpha.round.ending import Ending
 from fedalpha.round.gate import Gate
 from fedalpha.round.orders import AskLosses, Heard, Learn, Measure, Order, Train
-from fedalpha.round.state import Algorithm, Outcome, ServerState
-from fedalpha.round.weighing import Short, Weighed, admit, design, gather, nobody, observe, share_out, weigh
+from fedalpha.round.state import Algorithm, Outcome, ServerState, Short
+from fedalpha.round.weighing import Weighed, admit, share_out, training, weigh, weigh_reports
 from fedalpha.select import Population, Question
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING
 
@@ -32,75 +32,49 @@ def advance(
     neither train nor upload. A client that is refused before weighing counts as absent. If a client is lost
     afterwards, the weights of the others are renormalised. With fewer clients than the quorum the model is kept.
     """
-    if algorithm.secure is not None:
-        algorithm = algorithm.secure.played(algorithm)
+    algorithm = algorithm if algorithm.secure is None else algorithm.secure.played(algorithm)
     gate = Gate(algorithm.admission, state.broadcast, seed, state.round, heard)
     losses = Answers(gate, heard, state.round)
 
-    # 1. Select a cohort. Some selections look at losses first. A buffered server takes the clients that delivered.
-    if heard.arrived is None:
-        among = population if heard.among is None else heard.among
-        chosen = choose(algorithm.select, state.select, among, lambda: generator(seed, "cohort", state.round), losses)
-    else:
-        chosen = np.array(sorted(heard.arrived), dtype=np.int64), state.select
+    # 1. Select a cohort. Some selections look at losses first.
+    chosen = select(algorithm, state, population, seed, heard, losses)
     if isinstance(chosen, AskLosses):
         return chosen
     ids, selected = chosen
-    stale = heard.arrived
-    cohort = gather(population, ids, state, stale=stale)
+    known = Known(algorithm, state, population, losses, heard.arrived)
     ending = Ending(algorithm, state, population, selected, ids, gate, losses)
 
     # 2. Ask for losses before training, if the strategy weighs by them. Clients that are refused count as absent.
+    cohort = known.cohort(ids)
     needs = algorithm.weigh.needs(state.weigh, cohort)
-    if "staleness" in needs and stale is None:
-        stale = dict.fromkeys(ids.tolist(), 0)
-    before = Question(ids) if "before" in needs else None
-    if before is not None and (order := losses.missing(before)):
+    if "before" in needs and (order := losses.missing(Question(ids))):
         return order
     present = gate.present(ids)
     if short := gate.short(len(present), len(ids)) or nobody(population.sizes(present)):
         return ending.stop(cohort, Short(short))
-    shares = design(algorithm.select, population, present) if "design" in needs else None
-    cohort = gather(population, present, state, losses.to(before and Question(present)), shares, stale)
+    cohort = known.cohort(present, needs)
 
     # 3. Weigh, then train the clients with alpha ≠ 0; or train all clients, then weigh.
-    weighed: Weighed | Measure | Short | None = None
-    wants = algorithm.combine.wants
-    train = Train(state.round, present, None, state.clients, wants | needs)
-    if needs <= KNOWN_BEFORE_TRAINING and not np.isnan(population.sizes(present)).any():
-        weighed = weigh(algorithm, state, cohort, heard, gate)
-        if not isinstance(weighed, Weighed):
-            return ending.stop(cohort, weighed)
-        counts = weighed.alpha != 0
-        alpha = weighed.alpha[counts] if algorithm.combine.linear else None
-        rule = algorithm.weigh.in_force(state.weigh, cohort)
-        train = Train(state.round, present[counts], alpha, state.clients, wants, hold=rule.ceiling < 1)
+    early = needs <= KNOWN_BEFORE_TRAINING and not np.isnan(population.sizes(present)).any()
+    weighed = weigh(algorithm, state, cohort, heard, gate) if early else None
+    if isinstance(weighed, Measure | Short):
+        return ending.stop(cohort, weighed)
+    train = training(known, cohort, weighed, needs)
     if heard.reports is None:
         return train
     reports = admit(gate, train, heard)
-    if isinstance(reports, Short | Train):
+    if isinstance(reports, Train | Short):
         return ending.stop(cohort, reports)
-    if heard.sent and heard.rebase:
-        reports = reports.rebased(heard.sent, state.broadcast)
-    if isinstance(weighed, Weighed):
-        shared = share_out(weighed, present, rule, train, reports)
-        if not isinstance(shared, tuple):
-            return ending.stop(cohort, shared, reports)
-        weighed, reports = shared
-        lost = len(train.ids) - len(reports.items)
+    found: Weighed | Measure | Train | Short
+    if weighed is None:
+        cohort, found = weigh_reports(known, reports, needs, heard, gate)
     else:
-        shares = None if shares is None else shares[np.isin(present, reports.ids)]
-        cohort = gather(population, reports.ids, state, losses.to(before and Question(reports.ids)), shares, stale)
-        seen = observe(algorithm, cohort, population, state.broadcast, reports, needs)
-        if isinstance(seen, Short):
-            return ending.stop(cohort, seen, reports)
-        cohort, weighed = seen, weigh(algorithm, state, seen, heard, gate)
-        if not isinstance(weighed, Weighed):
-            return ending.stop(cohort, weighed, reports)
-        lost = 0
+        rule = algorithm.weigh.in_force(state.weigh, cohort)
+        found, reports = share_out(weighed, present, rule, train, reports)
+    if not isinstance(found, Weighed):
+        return ending.stop(cohort, found, reports)
 
-    if "server" in wants and heard.learnt is None:
-        return Learn(reports, weighed.alpha[np.isin(cohort.ids, reports.ids)])
-
-    # 4. Combine. 5. Apply, and form the next state of selection and client update.
-    return ending.install(cohort, weighed.learnt(cohort, reports, heard.learnt), reports, lost)
+    # 4. Combine, apply, and form the next state. Some combine rules first learn coefficients on the server's data.
+    if "server" in algorithm.combine.wants and heard.learnt is None:
+        return Learn(reports, found.alpha[np.isin(cohort.ids, reports.ids)])
+    return ending.install(cohort, found.learnt(cohort, reports, heard.learnt), reports)

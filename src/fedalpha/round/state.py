@@ -96,6 +96,13 @@ class ServerState:
         return self.broadcast.parameters
 
 
+@dataclass(frozen=True)
+class Short:
+    """Why the model must be kept: too few clients for the quorum, or for the strategy (a cap below 1/n)."""
+
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The state after a round, and what happened in it.

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fedalpha.round.cohorts import Known, observe
 from fedalpha.round.gate import Gate
 from fedalpha.round.orders import Heard, Ids, Measure, Nothing, Train
-from fedalpha.round.state import Algorithm, ServerState
-from fedalpha.select import Population, Select
+from fedalpha.round.state import Algorithm, ServerState, Short
 from fedalpha.strategies import Array, Cohort, Need, State, Strategy, TooFewError
 from fedalpha.strategies import weigh as checked_weights
-from fedalpha.strategies.cohort import table
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """The weights of a cohort, and the weighing rule's next state."""
+    """The weights of a cohort, the strategy's next state, and how many clients were ``lost`` after weighing."""
 
     alpha: Array
     state: State
+    lost: int = 0
 
     def learnt(self, cohort: Cohort, reports: Any, coefficients: Array | None) -> Weighed:
         """The coefficients that the combine rule learnt, in place of the weights; unchanged if it learnt none."""
@@ -33,86 +32,6 @@ class Weighed:
         alpha = np.zeros(len(cohort))
         alpha[np.isin(cohort.ids, reports.ids)] = coefficients
         return dataclasses.replace(self, alpha=alpha)
-
-
-@dataclass(frozen=True)
-class Short:
-    """Why the model must be kept: too few clients for the quorum, or for the strategy (a cap below 1/n)."""
-
-    reason: str
-
-
-def gather(
-    population: Population,
-    ids: Ids,
-    state: ServerState,
-    before: Array | None = None,
-    design: Array | None = None,
-    stale: Mapping[int, int] | None = None,
-) -> Cohort:
-    """The cohort of these clients, with what is known of them before training. An unknown size counts as 1."""
-    sizes, optima = np.nan_to_num(population.sizes(ids), nan=1.0), population.optima(ids)
-    if not sizes.any():  # a cohort needs a positive size; the round then stops because of `nobody`
-        sizes = np.ones(len(ids))
-    late = None if stale is None else np.array([stale[i] for i in ids.tolist()], dtype=np.float64)
-    return Cohort(ids, sizes, state.round, state.accuracy, before=before, optima=optima, design=design, staleness=late)
-
-
-def design(select: Select, population: Population, ids: Ids) -> Array:
-    """p_i/π_i of these clients: the share of all data over the chance to be selected (Horvitz–Thompson weights)."""
-    everybody = population.named(np.arange(population.clients))
-    chances, sizes = select.chances(population), population.sizes(everybody)
-    if chances is None:
-        raise ValueError(f"the chances of {select} to select a client are not known; use uniform(C=…) or by_size(C=…)")
-    if np.isnan(sizes).any():
-        raise ValueError("unbiased weights need the sizes of all clients, and some are not known yet")
-    places = np.searchsorted(everybody, ids)
-    return np.asarray(sizes[places] / math.fsum(sizes.tolist()) / chances[places])
-
-
-def nobody(sizes: Array) -> str | None:
-    """Why the model must be kept if no client has data; else None. An unknown size (NaN) counts as data."""
-    return None if sizes.any() else "no client of the cohort has data (all sizes are 0), so there is no client to weigh"
-
-
-def observe(
-    algorithm: Algorithm,
-    cohort: Cohort,
-    population: Population,
-    broadcast: Any,
-    reports: Any,
-    needs: frozenset[Need],
-) -> Cohort | Short:
-    """The cohort with what is known after training: losses, steps, norms, Gram matrix, class counts, unknown sizes."""
-    seen: dict[str, Any] = {}
-    sizes = population.sizes(cohort.ids)
-    if np.isnan(sizes).any():
-        told = np.array([r.samples for r in reports.items], dtype=np.float64)
-        seen["sizes"] = sizes = np.where(np.isnan(sizes), told, sizes)
-        if reason := nobody(sizes):
-            return Short(reason)
-    for need in needs & {"train", "after"}:
-        seen[need] = np.array([r.losses[need] for r in reports.items])
-    if "steps" in needs:
-        seen["steps"] = np.array([r.steps for r in reports.items], dtype=np.float64)
-        seen["pull"] = _pulled(algorithm, cohort)
-    if "labels" in needs:
-        seen["labels"] = table([r.labels for r in reports.items])
-    if "cosines" in needs:
-        seen["cosines"] = reports.cosines(broadcast)
-    if needs & {"norms", "gram"}:
-        gram = reports.gram(broadcast)
-        seen["norms"] = np.sqrt(np.diagonal(gram))
-        if "gram" in needs:
-            seen["gram"] = gram
-    return cohort.replace(**seen)
-
-
-def _pulled(algorithm: Algorithm, cohort: Cohort) -> float | Array:
-    """η·μ of the local steps, in the version from which each client trained."""
-    if cohort.staleness is None or not cohort.staleness.any():
-        return float(algorithm.update.pulled(cohort.round))
-    return np.array([algorithm.update.pulled(cohort.round - int(late)) for late in cohort.staleness.tolist()])
 
 
 def weigh(
@@ -132,6 +51,29 @@ def weigh(
     if isinstance(found, Measure):
         return found
     return Weighed(*checked_weights(algorithm.weigh, state.weigh, found))
+
+
+def weigh_reports(
+    known: Known, reports: Any, needs: frozenset[Need], heard: Heard, gate: Gate
+) -> tuple[Cohort, Weighed | Measure | Short]:
+    """The clients that reported, with what is known of them after training, and their weights."""
+    cohort = known.cohort(reports.ids, needs)
+    seen = observe(known.algorithm, cohort, known.population, known.state.broadcast, reports, needs)
+    if isinstance(seen, Short):
+        return cohort, seen
+    return seen, weigh(known.algorithm, known.state, seen, heard, gate)
+
+
+def training(known: Known, cohort: Cohort, weighed: Weighed | None, needs: frozenset[Need]) -> Train:
+    """The order to train: for the clients with alpha ≠ 0, or for all of them if they are not weighed yet."""
+    algorithm, state = known.algorithm, known.state
+    wants = algorithm.combine.wants
+    if weighed is None:
+        return Train(state.round, cohort.ids, None, state.clients, wants | needs)
+    counts = weighed.alpha != 0
+    alpha = weighed.alpha[counts] if algorithm.combine.linear else None
+    rule = algorithm.weigh.in_force(state.weigh, cohort)
+    return Train(state.round, cohort.ids[counts], alpha, state.clients, wants, hold=rule.ceiling < 1)
 
 
 def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Measure:
@@ -176,8 +118,9 @@ def admit(gate: Gate, train: Train, heard: Heard) -> Any | Train | Short:
     else:
         reports = reports.only(gate.admit(reports.items, train.ids, train.wanted))
     gate.missing(reports.ids, train.ids)
-    short = gate.short(len(reports.items), len(train.ids))
-    return reports if short is None else Short(short)
+    if short := gate.short(len(reports.items), len(train.ids)):
+        return Short(short)
+    return reports.rebased(heard.sent, gate.broadcast) if heard.sent and heard.rebase else reports
 
 
 def _one_by_one(train: Train) -> Train:
@@ -186,7 +129,7 @@ def _one_by_one(train: Train) -> Train:
 
 def share_out(
     weighed: Weighed, ids: Ids, rule: Strategy, train: Train, reports: Any
-) -> tuple[Weighed, Any] | Train | Short:
+) -> tuple[Weighed | Train | Short, Any]:
     """The weights and the reports after some clients that were weighed have been lost.
 
     A lost client weighs 0, and the weights of the others follow from `Strategy.renormalise`. With a linear combine
@@ -195,20 +138,22 @@ def share_out(
     otherwise (a cap), the models are ordered one by one.
     """
     alpha, here = weighed.alpha, np.isin(ids, reports.ids)
+    lost = len(train.ids) - len(reports.ids)
     if here[alpha != 0].all() or not alpha[here].any():
-        return Weighed(np.where(here, alpha, 0.0), weighed.state), reports
+        return Weighed(np.where(here, alpha, 0.0), weighed.state, lost), reports
     try:
         shared = rule.renormalise(alpha[here])
     except TooFewError as error:
-        return Short(str(error))
+        return Short(str(error)), reports
     mass = math.fsum(alpha[here].tolist()) if rule.traits.simplex else 1.0
     if train.alpha is not None and np.array_equal(shared, alpha[here] / mass):
         reports = reports.total_of(train.ids, train.alpha)
         reports = reports.divided(mass) if rule.traits.simplex else reports
     elif reports.summed and reports.final:
-        return Short(f"a client was lost, and {rule} cannot share out its weight where only a sum is known")
+        why = f"a client was lost, and {rule} cannot share out its weight where only a sum is known"
+        return Short(why), reports
     elif reports.summed:
-        return dataclasses.replace(_one_by_one(train), ids=reports.ids)
+        return dataclasses.replace(_one_by_one(train), ids=reports.ids), reports
     left = np.zeros(len(alpha))
     left[here] = shared
-    return Weighed(left, weighed.state), reports
+    return Weighed(left, weighed.state, lost), reports
