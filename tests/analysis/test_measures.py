@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedalpha.analysis.comparison import Summary, summarise
-from fedalpha.analysis.measures import Curve, Measure, Measured
+from fedalpha.analysis.measures import MEASURES, Curve, Measure, Measured, Until
 
 
 def run(accuracy: list[float | None], rounds: int | None = None) -> Curve:
@@ -70,6 +70,19 @@ def test_no_such_measure(text: str) -> None:
 def summaries(measure: str, **runs: list[Curve]) -> dict[str, Summary]:
     by_seed = {name: dict(enumerate(curves)) for name, curves in runs.items()}
     return {row.strategy: row for row in summarise(by_seed, Measure.parse(measure))}
+
+
+def test_a_measure_without_a_heading_is_refused_when_it_is_registered() -> None:
+    class Uploads(Until):
+        name = "uploads_to"
+
+        def spent(self, run: Curve, end: int) -> float:
+            return 0.0
+
+    with pytest.raises(TypeError, match=r"the measure Uploads has no heading; write heading = "):
+        MEASURES.register(Uploads)
+    Uploads.heading = "uploads to {} %"
+    assert Uploads(62.5).heading == "uploads to 62.5 %"
 
 
 def test_censored_runs_are_counted_and_stay_in() -> None:

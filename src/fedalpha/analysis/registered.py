@@ -31,7 +31,12 @@ class Table(Generic[N]):
         self._complete = False
 
     def register(self, cls: type[N]) -> type[N]:
-        """Add a class; its name must be new."""
+        """Add a class; its name must be new, and the class attributes that its kind needs must be there."""
+        for attribute in getattr(cls, "needed", ("name",)):
+            if not isinstance(getattr(cls, attribute, None), str):
+                raise TypeError(
+                    f'the {self.kind} {cls.__name__} has no {attribute}; write {attribute} = "…" in the class'
+                )
         inside = cls.__module__.startswith(f"{self.package}.")
         if cls.name in (self._classes if inside else [known.name for known in self]):
             raise ValueError(f"the {self.kind} {cls.name!r} is registered already; choose another name")

@@ -85,6 +85,7 @@ class Column(ABC):
     timed: ClassVar[bool] = False
     """Whether only runs with simulated time have it."""
     heading: ClassVar[str] = ""
+    """For tables and axes; by default the name, where it is drawn or measured."""
     scale: ClassVar[float] = 1.0
     """The factor for display: 100 for fractions, which are shown in %."""
     digits: ClassVar[int] = 2
@@ -95,6 +96,11 @@ class Column(ABC):
     """Whether it is measured on the test set."""
     panel: ClassVar[bool] = False
     """Whether a report draws it: numbers over the rounds among the diagnostics."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if (cls.better or cls.panel) and not cls.heading:
+            cls.heading = cls.name.replace("_", " ")
 
     @abstractmethod
     def value(self, context: Context) -> Any:

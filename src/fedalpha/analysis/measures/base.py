@@ -181,6 +181,7 @@ MEASURES: Table[Measure] = Table("measure", __package__)
 class Whole(Measure):
     """A measure of the whole accuracy curve, as a fraction; its text is its name."""
 
+    needed = ("name", "heading")
     scale = 100.0
 
     def __init__(self) -> None:
@@ -206,16 +207,18 @@ class Whole(Measure):
 
 
 class Until(Measure):
-    """What it took until ``percent`` % test accuracy was reached; its text is ``name_percent``."""
+    """What it took until ``percent`` % test accuracy was reached; its text is ``name_percent``.
 
-    title: ClassVar[str]
-    """The heading, with {} for the percentage."""
+    The class attribute ``heading`` has {} in place of the percentage.
+    """
+
+    needed = ("name", "heading")
     percent: float
 
     def __init__(self, percent: float) -> None:
         self.percent = percent
         self.text = f"{self.name}_{percent:g}"
-        self.heading = self.title.format(f"{percent:g}")
+        self.heading = self.heading.format(f"{percent:g}")
         if not 0 < percent <= 100:
             raise ValueError(f"measure {self.text!r}: {percent:g} % is not an accuracy; give a number in (0, 100]")
 

@@ -25,7 +25,7 @@ class Seconds(Until):
 
     name = "T"
     order = 35
-    title = "T_{} (simulated s)"
+    heading = "T_{} (simulated s)"
     unit = "simulated seconds"
     timed = True
 
@@ -99,10 +99,9 @@ class _OverTime(AtTime):
     """A measure of the accuracy as a function of time: each model counts until the next one is there."""
 
     scale = 100.0
-    title: ClassVar[str]
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(self.name.removesuffix("_over_time"), seconds, self.title)
+        super().__init__(self.name.removesuffix("_over_time"), seconds, self.heading)
 
     @classmethod
     def read(cls, text: str) -> Measure | None:
@@ -128,7 +127,7 @@ class MeanAccuracyOverTime(_OverTime):
 
     name = "auc_over_time"
     order = 15
-    title = "mean accuracy over time (%)"
+    heading = "mean accuracy over time (%)"
     higher_is_better = True
 
     def over(self, times: Array, accuracy: Array) -> float:
@@ -142,7 +141,7 @@ class FallOverTime(_OverTime):
 
     name = "fall_over_time"
     order = 25
-    title = "mean fall of accuracy per simulated second (points)"
+    heading = "mean fall of accuracy per simulated second (points)"
 
     def over(self, times: Array, accuracy: Array) -> float:
         return float(np.maximum(0, -np.diff(accuracy)).sum() / self.seconds)

@@ -11,7 +11,7 @@ class Rounds(Until):
 
     name = "R"
     order = 30
-    title = "R_{} (rounds)"
+    heading = "R_{} (rounds)"
     unit = "rounds"
 
     def spent(self, run: Curve, end: int) -> float:
@@ -24,7 +24,7 @@ class Bytes(Until):
 
     name = "bytes_to"
     order = 40
-    title = "MB to {} %"
+    heading = "MB to {} %"
     scale = 1e-6
     digits = 1
 
@@ -38,7 +38,7 @@ class Steps(Until):
 
     name = "steps_to"
     order = 50
-    title = "local steps to {} %"
+    heading = "local steps to {} %"
     digits = 0
 
     def spent(self, run: Curve, end: int) -> float:
