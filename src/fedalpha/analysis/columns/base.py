@@ -99,7 +99,7 @@ class Column(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if (cls.better or cls.panel) and not cls.heading:
+        if (cls.better or cls.panel) and not cls.heading and hasattr(cls, "name"):
             cls.heading = cls.name.replace("_", " ")
 
     @abstractmethod
