@@ -25,7 +25,7 @@ def test_checks_have_power() -> None:
     """Outside the hypotheses the same comparisons do find violations: they are not vacuous."""
     run = simulate(SAME, "FedWorse(loss=after)", rounds=80, replicas=40)
     found = {check.statement: check.violations for check in compare(run, statements(run))}
-    for statement in ("exact step", "Theorem 1, mended", "roll-out", "Polyak–Łojasiewicz step"):
+    for statement in ("exact step", "Theorem 1, corrected", "roll-out", "Polyak–Łojasiewicz step"):
         assert found[statement] > 50
 
 
@@ -48,11 +48,11 @@ def test_unequal_work() -> None:
     step = problem.constants.step(5)
     options = {"E": 5, "rounds": 60, "replicas": 24, "work": [1, 2, 3, 4, 5, 5]}
     constant = {"step": lambda t: step(np.asarray(t) // 5 * 5)}
-    plain, mended = (simulate(problem, text, **options, **constant) for text in ("FedAvg", "per_step(FedAvg)"))
-    for run in (plain, mended):
+    plain, corrected = (simulate(problem, text, **options, **constant) for text in ("FedAvg", "per_step(FedAvg)"))
+    for run in (plain, corrected):
         (check,) = compare(run, [work_statement(run)])
         assert check.violations == 0
-    assert mended.gap[-1].mean() < 0.01 < 0.05 < plain.gap[-1].mean()  # alpha ∝ p_i/E_i removes the bias
+    assert corrected.gap[-1].mean() < 0.01 < 0.05 < plain.gap[-1].mean()  # alpha ∝ p_i/E_i removes the bias
 
 
 def test_lemma_1_forgives_rounding_and_nothing_else() -> None:

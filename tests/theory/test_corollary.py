@@ -42,7 +42,7 @@ def test_fedavg_speed_is_V_min_plus_the_noise_term() -> None:  # noqa: N802
 
 
 @pytest.mark.parametrize("beta", [None, 0.9, 1.5, 3.0])
-def test_mended_corollary_satisfies_its_own_recursion(beta: float | None) -> None:
+def test_corrected_corollary_satisfies_its_own_recursion(beta: float | None) -> None:
     """v/(t+γ) + d dominates Δ ← (1 − ημB)Δ + η²C + ηD from any start below it."""
     beta = None if beta is None else beta / C.mu
     for rho, X in ((1.0, C.Gamma), (1.7, 2.2 * C.Gamma), (0.4, 0.9 * C.Gamma), (2.0, 1.2 * C.Gamma)):

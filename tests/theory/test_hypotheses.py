@@ -63,10 +63,10 @@ def test_hybrids_need_weights_that_are_p_in_the_mean(rule: str, near: float) -> 
     half = simulate(FOUR, rule, rounds=200, replicas=32, fraction=0.5)
     (sentence,) = hypotheses(half)
     assert f"use unbiased({strategy(rule)}) and cohorts drawn by size" in sentence
-    mended = simulate(FOUR, f"unbiased({rule})", rounds=200, replicas=32, fraction=0.5, sampling="size")
-    assert hypotheses(mended) == []
+    corrected = simulate(FOUR, f"unbiased({rule})", rounds=200, replicas=32, fraction=0.5, sampling="size")
+    assert hypotheses(corrected) == []
     assert half.distance[-1].mean() > 0.4
-    assert mended.distance[-1].mean() < near
+    assert corrected.distance[-1].mean() < near
 
 
 def test_a_switch_to_fedavg_is_checked_where_its_statement_applies() -> None:
@@ -75,8 +75,8 @@ def test_a_switch_to_fedavg_is_checked_where_its_statement_applies() -> None:
     (biased,) = compare(half, switch_statement(half))
     assert biased.violations > 0.8 * biased.comparisons
     assert "switch to FedAvg" not in {check.statement for check in checks(half)}
-    mended = simulate(TWO, f"unbiased({rule})", E=2, rounds=60, replicas=64, fraction=0.5, sampling="size")
-    found = {check.statement: check.violations for check in checks(mended)}
+    corrected = simulate(TWO, f"unbiased({rule})", E=2, rounds=60, replicas=64, fraction=0.5, sampling="size")
+    found = {check.statement: check.violations for check in checks(corrected)}
     assert found["switch to FedAvg"] == 0
     assert sum(found.values()) == 0
 

@@ -23,7 +23,7 @@ def test_constants_by_hand() -> None:
 
 
 @pytest.mark.parametrize("E", [1, 2, 5, 20])
-def test_printed_constant_covers_the_mended_one_up_to_6E_plus_9(E: int) -> None:  # noqa: N802
+def test_printed_constant_covers_the_corrected_one_up_to_6E_plus_9(E: int) -> None:  # noqa: N802
     for rho in np.linspace(0, 6 * E + 9, 50):
         assert noise_constant(C, E, rho) <= noise_constant(C, E, rho, variant="paper")
 
@@ -52,7 +52,7 @@ def test_weights_inside_a_round_counterexample() -> None:
     rho, X = float(alpha @ x / (c.p @ x)), float(alpha @ x_star)
     bound = float(one_step_rhs(c, eta, before**2, variant="paper", E=E, rho_bar=rho, X_star=X))
     assert after**2 > bound + 1e-3  # a violation by more than 1e-3, with exact arithmetic and no noise
-    # With alpha fixed for the round, as in the mended framework, all is well:
+    # With alpha fixed for the round, as in the corrected framework, all is well:
     run = simulate(two, "FedBetter", E=E, rounds=3, step=lambda t: np.full(np.shape(t), eta))
     assert sum(check.violations for check in compare(run, statements(run))) == 0
 

@@ -34,8 +34,8 @@ from fedalpha.theory.quantities import pi_Pi
 from fedalpha.theory.risks import last_rule, risk
 from fedalpha.theory.rollout import rollout_bound
 
-PRINTED_AND_MENDED: tuple[Variant, ...] = ("paper", "mended")
-THEOREMS: tuple[tuple[Variant, Over], ...] = (("paper", "starts"), ("mended", "starts"), ("mended", "all"))
+PRINTED_AND_CORRECTED: tuple[Variant, ...] = ("paper", "corrected")
+THEOREMS: tuple[tuple[Variant, Over], ...] = (("paper", "starts"), ("corrected", "starts"), ("corrected", "all"))
 MOST_STATEMENTS = 15
 """No run has more statements than this; for Bonferroni's correction."""
 Pair = tuple[str, Array, Array]
@@ -105,7 +105,7 @@ def statements(run: Run, fixed: FixedPoint | None = None) -> Iterator[Pair]:
     s2 = float(run.s2.max())
     X = float(run.X_star.max())
     yield "Lemma 1", np.array([[run.lemma1]]), np.zeros((1, 1))
-    for variant in PRINTED_AND_MENDED:
+    for variant in PRINTED_AND_CORRECTED:
         yield f"Lemma 2, {variant}", run.disc, lemma2_rhs(c, run.eta, E, variant)[:, None]
     squares = np.repeat(np.square(run.alpha).sum(-1), E, axis=0)
     yield "exact step", delta[1:], exact_rhs(c, eta, delta[:-1], run.disc, run.excess, run.excess_star, squares)
@@ -117,7 +117,7 @@ def statements(run: Run, fixed: FixedPoint | None = None) -> Iterator[Pair]:
     t = np.arange(len(delta))
     if isinstance(run.step, InverseStep):
         step = dataclasses.asdict(run.step)
-        for variant in PRINTED_AND_MENDED:
+        for variant in PRINTED_AND_CORRECTED:
             rho = run.rho_bar()
             if run.step.beta * c.mu * (1 + 3 * rho / 8) > 1 + 1e-9:
                 V = V_E(c, delta[0, 0], E=E, rho_bar=rho, X_star=X, s2=s2, variant=variant, **step)

@@ -40,7 +40,7 @@ def V_E(  # noqa: N802 - the paper's letters
     rho_bar: float = 1.0,
     X_star: float | None = None,
     s2: float = 1.0,
-    variant: Variant = "mended",
+    variant: Variant = "corrected",
     beta: float | None = None,
     gamma: float | None = None,
     over: Over = "starts",
@@ -49,7 +49,7 @@ def V_E(  # noqa: N802 - the paper's letters
 
     With B = 1 + 3ρ̄/8, C of Theorem 1 and D = 2(ρ̃Γ − ρ̄Γ):
 
-    - mended: d = max(0, D)/(μB), v = max{γ(Δ_0 − d)_+, β²C/(βμB − 1)}, V = L_F v/2, E = L_F d/2, for
+    - corrected: d = max(0, D)/(μB), v = max{γ(Δ_0 − d)_+, β²C/(βμB − 1)}, V = L_F v/2, E = L_F d/2, for
       γ ≥ max(4Lβ, E − 1, βμB);
     - paper: v = γΔ_0 + β²C/(βμB − 1), d = βD/(βμB − 1), V = Lv/2, E = Ld/2, which for β = 1/μ are the
       printed V = 4L(32E²G²+σ²)/(3μ²ρ̄) + 8L²Γ/μ² + LγΔ_0/2 and E = (8LΓ/3μ)(ρ̃/ρ̄ − 1).
@@ -62,7 +62,7 @@ def V_E(  # noqa: N802 - the paper's letters
     (0.0, True)
     """
     if variant == "exact":
-        raise ValueError("V_E: there is no exact corollary; use rollout_bound, or the variants mended and paper")
+        raise ValueError("V_E: there is no exact corollary; use rollout_bound, or the variants corrected and paper")
     beta = 1 / c.mu if beta is None else beta
     gamma = c.gamma(E, beta) if gamma is None else gamma
     B = 1 + 3 * rho_bar / 8

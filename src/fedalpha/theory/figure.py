@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEASURED, GREY = "#4269d0", "#8a8f98"
 STYLES: dict[str, dict[str, Any]] = {
     "roll-out bound": {"color": "#ff725c", "linewidth": 1.8},
-    "corollary, mended": {"color": "#efb118", "linewidth": 1.8, "linestyle": (0, (5, 2))},
+    "corollary, corrected": {"color": "#efb118", "linewidth": 1.8, "linestyle": (0, (5, 2))},
     "corollary, as printed": {"color": "#a463f2", "linewidth": 1.5, "linestyle": (0, (1, 1.5))},
 }
 
@@ -36,7 +36,7 @@ def distance_bounds(run: Run) -> dict[str, Array]:
     bounds = {
         "roll-out bound": rollout_bound(c, delta0, run.eta, E=run.E, rho=rho, X_star=run.X_star, s2=run.s2),
     }
-    variants: dict[str, Variant] = {"corollary, mended": "mended", "corollary, as printed": "paper"}
+    variants: dict[str, Variant] = {"corollary, corrected": "corrected", "corollary, as printed": "paper"}
     if isinstance(run.step, InverseStep) and run.step.beta * c.mu * (1 + 3 * run.rho_bar() / 8) > 1 + 1e-9:
         for name, variant in variants.items():
             bounds[name] = V_E(

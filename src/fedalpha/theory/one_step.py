@@ -3,8 +3,8 @@
 Everything bounds Δ_{t+1} = E‖w_{t+1} − w*‖² by what is known at t. Variants:
 
 - ``exact``: the tightest; needs disc and E Σ alpha_i x_i(w_t) as measured.
-- ``mended``: the paper's Theorem 1 with every hypothesis stated and smaller constants.
-- ``paper``: the printed constants, valid in the mended framework when ρ̄ ≤ 6E + 9.
+- ``corrected``: the paper's Theorem 1 with every hypothesis stated and smaller constants.
+- ``paper``: the printed constants, valid in the corrected framework when ρ̄ ≤ 6E + 9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedalpha.strategies import Array
 from fedalpha.theory.constants import Constants
 
-Variant = Literal["paper", "mended", "exact"]
+Variant = Literal["paper", "corrected", "exact"]
 Over = Literal["starts", "all"]
 
 
@@ -26,8 +26,8 @@ def lemma1_rhs(c: Constants, excess: ArrayLike) -> Array:
     return 2 * c.L * np.asarray(excess, dtype=np.float64)
 
 
-def lemma2_rhs(c: Constants, eta: ArrayLike, E: int, variant: Variant = "mended") -> Array:
-    """E Σ alpha_i‖w_t − w_t^i‖² ≤ η_{t0}²·(t − t0)²·G² (mended) or 16η_t²E²G² (paper), for all t of ``eta``.
+def lemma2_rhs(c: Constants, eta: ArrayLike, E: int, variant: Variant = "corrected") -> Array:
+    """E Σ alpha_i‖w_t − w_t^i‖² ≤ η_{t0}²·(t − t0)²·G² (corrected) or 16η_t²E²G² (paper), for all t of ``eta``.
 
     Mended: a variance is at most the second moment around w_{t0}, where all clients started.
     """
@@ -40,7 +40,7 @@ def lemma2_rhs(c: Constants, eta: ArrayLike, E: int, variant: Variant = "mended"
 
 
 def noise_constant(
-    c: Constants, E: int, rho_bar: float, *, s2: float = 1.0, variant: Variant = "mended", over: Over = "starts"
+    c: Constants, E: int, rho_bar: float, *, s2: float = 1.0, variant: Variant = "corrected", over: Over = "starts"
 ) -> float:
     """C, the constant of η² in Theorem 1.
 
@@ -76,7 +76,7 @@ def one_step_rhs(
     eta: ArrayLike,
     delta: ArrayLike,
     *,
-    variant: Variant = "mended",
+    variant: Variant = "corrected",
     E: int = 1,
     rho_bar: float = 1.0,
     X_star: ArrayLike | None = None,
@@ -92,7 +92,7 @@ def one_step_rhs(
 
     >>> from fedalpha.theory.problems import quadratics
     >>> c = quadratics().constants
-    >>> tight, printed = (one_step_rhs(c, 0.01, 1.0, variant=v, E=2) for v in ("mended", "paper"))
+    >>> tight, printed = (one_step_rhs(c, 0.01, 1.0, variant=v, E=2) for v in ("corrected", "paper"))
     >>> bool(tight < printed)
     True
     """

@@ -27,7 +27,7 @@ def rollout_bound(
 ) -> Array:
     """An upper bound of Δ_0 … Δ_T, T = len(eta), from lower bounds ``rho`` of ρ_t and upper bounds of X*_t, Σ alpha².
 
-    Each step is the exact step with disc replaced by Lemma 2 (mended) and E Σ alpha_i x_i(w_t) by
+    Each step is the exact step with disc replaced by Lemma 2 (corrected) and E Σ alpha_i x_i(w_t) by
     ρ_t(μΔ_t/2 + Γ). A negative coefficient of Δ_t is replaced by 0, as Δ_t ≥ 0.
 
     >>> from fedalpha.theory.problems import quadratics
