@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.pages import put
 from fedalpha.analysis.stats import Difference, holm, interval, paired
-from fedalpha.study import Cell, Store, Study, read_study, read_tuning, run_study, study, tune
+from fedalpha.study import Cell, Store, Study, load_study, read_study, read_tuning, run_study, study, tune
 from fedalpha.text import nearest
 
 Step = Literal["tune", "choose", "race", "test", "page"]
@@ -43,7 +43,7 @@ OURS = (
 )
 """The rules of this library from which one is chosen: five families."""
 CHOICE_SEEDS = "5000-5009"
-MORE_SEEDS = "0-19"
+SEEDS, MORE_SEEDS = "0-9", "0-19"
 MARGIN = 0.005
 """Non-inferiority: a rule may be this much less accurate than tuned FedAvg."""
 LEVEL, POWER = 0.05, 0.8
@@ -95,20 +95,23 @@ def find(one: Study, case: str, runs: Path, out: Path, jobs: int) -> None:
     write(out / "tuned" / f"{slug(case)}.json", {"regime": case, "methods": found})
 
 
-def validation(one: Study, case: str, tuned: Mapping[str, Any]) -> Study:
-    """FedAvg and our rules with the settings that were found, on other seeds of the tuning half."""
+def plain(one: Study, case: str, tuned: Mapping[str, Any], part: str, seeds: str, methods: Sequence[str]) -> Study:
+    """A study of FedAvg and other methods with the settings that were found, on one part of the clients and samples.
+
+    It needs the stored settings alone, so that the runs of the search may be deleted.
+    """
     (given,) = one.cases
     own = {name: dict(method["settings"]) for name, method in tuned["methods"].items()}
-    part = f"tuning(share={one.tune.clients})" if one.tune else None
-    settings = {**one.settings, **{k: v for k, v in given.items() if k != "name"}, "part": part}
+    cut = f"{part}(share={one.tune.clients})" if one.tune else None
+    settings = {**one.settings, **{k: v for k, v in given.items() if k != "name"}, "part": cut}
     values = {
-        "name": f"{one.name}-choice",
+        "name": f"{one.name}-{part}",
         "strategies": ["FedAvg"],
-        "seeds": CHOICE_SEEDS,
+        "seeds": seeds,
         "per_client": "none",
         "settings": settings,
         "cases": [{"name": case, **{k: v for k, v in own[one.against].items() if k != "strategy"}}],
-        "methods": [{"name": name, **own[name]} for name in OURS if name in own],
+        "methods": [{"name": name, **own[name]} for name in methods if name in own and name != one.against],
     }
     return study(values)
 
@@ -217,22 +220,30 @@ def wide(record: Record) -> bool:
     return float(np.mean(np.array(halves) > WIDE)) > 0.5
 
 
-def race(one: Study, case: str, runs: Path, out: Path, jobs: int) -> None:
+def race(one: Study, case: str, tuned: Mapping[str, Any], runs: Path, out: Path, jobs: int) -> None:
     """All methods on the reported half; more seeds where the first ones decide little."""
-    while True:
-        tune(one, runs / one.name, jobs=jobs)
-        cells = [cell for cell in _reported(runs / one.name) if cell.case == case]
-        record = {"regime": case, "rounds": cells[0].settings.rounds, "runs": rows(Store(runs / one.name), cells)}
+    for seeds in (SEEDS, MORE_SEEDS):
+        plan = plain(one, case, tuned, "reported", seeds, one.names)
+        record = played(plan, case, runs, jobs)
         write(out / "reported" / f"{slug(case)}.json", record)
-        if len(one.seeds) >= 20 or not wide(record):
+        if not wide(record):
             return
-        one = one.with_changes(seeds=MORE_SEEDS)
 
 
-def _reported(folder: Path) -> list[Cell]:
-    from fedalpha.study import load_study
+def played(plan: Study, case: str, runs: Path, jobs: int) -> Record:
+    """Run a study of one regime, and return what is stored of it."""
+    cells = plan.cells()
+    store = run_study(plan, runs / plan.name, jobs=jobs)
+    return {"regime": case, "rounds": cells[0].settings.rounds, "runs": rows(store, cells)}
 
-    return load_study(folder)[1]
+
+def settings_of(out: Path, case: str) -> Record:
+    """The stored settings of a regime."""
+    file = out / "tuned" / f"{slug(case)}.json"
+    if not file.exists():
+        raise ValueError(f"the regime {case!r} is not tuned yet; run the step tune")
+    found: Record = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 def write(path: Path, content: Record) -> None:
@@ -448,7 +459,10 @@ def run(step: Step, out: Path, runs: Path, only: Sequence[str], jobs: int, page:
                 f"{out} has no choice.json; run the steps tune and choose first, and commit what they store"
             )
         for case, one in regimes(ATLAS, only).items():
-            (find if step == "tune" else race)(one, case, runs, out, jobs)
+            if step == "race":
+                race(one, case, settings_of(out, case), runs, out, jobs)
+            elif not (out / "tuned" / f"{slug(case)}.json").exists():
+                find(one, case, runs, out, jobs)
             say(f"{step}: {case}")
     elif step == "choose":
         _choose(out, runs, jobs, say)
@@ -457,7 +471,7 @@ def run(step: Step, out: Path, runs: Path, only: Sequence[str], jobs: int, page:
         for case, one in regimes(HELD_OUT, only).items():
             chosen = one.with_changes(strategies=("FedAvg", choice["chosen"]), seeds=one.seeds[: choice["seeds"]])
             tune(chosen, runs / chosen.name, jobs=jobs)
-            record = {"regime": case, "runs": rows(Store(runs / chosen.name), _reported(runs / chosen.name))}
+            record = {"regime": case, "runs": rows(Store(runs / chosen.name), load_study(runs / chosen.name)[1])}
             write(out / "held-out" / f"{slug(case)}.json", record)
             say(f"test: {case}")
     if stored := read(out / "reported"):
@@ -467,13 +481,10 @@ def run(step: Step, out: Path, runs: Path, only: Sequence[str], jobs: int, page:
 
 
 def _choose(out: Path, runs: Path, jobs: int, say: Say) -> None:
-    tuned, found = read(out / "tuned"), {}
+    found = {}
     for case, one in regimes(ATLAS).items():
-        if case not in tuned:
-            raise ValueError(f"the regime {case!r} is not tuned yet; run the step tune")
-        plan = validation(one, case, tuned[case])
-        store = run_study(plan, runs / plan.name, jobs=jobs)
-        found[case] = {"regime": case, "runs": rows(store, plan.cells())}
+        plan = plain(one, case, settings_of(out, case), "tuning", CHOICE_SEEDS, OURS)
+        found[case] = played(plan, case, runs, jobs)
         write(out / "choice" / f"{slug(case)}.json", found[case])
         say(f"choose: {case}")
     (out / "choice.json").write_text(json.dumps(choose(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

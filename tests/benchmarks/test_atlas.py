@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def test_every_step_runs_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(atlas, "regimes", lambda file, only=(): ours(file, only, **values))
     monkeypatch.setattr(atlas, "OURS", ("FedLean",))
     monkeypatch.setattr(atlas, "CHOICE_SEEDS", "5000-5001")
+    monkeypatch.setattr(atlas, "SEEDS", "0-1")
     monkeypatch.setattr(atlas, "WIDE", 1.0)
     monkeypatch.setattr(atlas, "seeds_for", lambda deviations, count: 2)
     out, runs, page = tmp_path / "out", tmp_path / "runs", tmp_path / "page.md"
@@ -95,6 +97,7 @@ def test_every_step_runs_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "Which rule when" in shown
     assert "The test" in shown
     before = {path: path.read_bytes() for path in out.rglob("*.json")}
+    shutil.rmtree(runs / "atlas-one")  # the search; what it found is stored
     for step in atlas.STEPS:
         atlas.run(step, out, runs, (), 1, page, said.append)
     assert {path: path.read_bytes() for path in out.rglob("*.json")} == before
