@@ -13,11 +13,16 @@ from fedalpha.terminal import console
 if TYPE_CHECKING:
     from fedalpha.study.crew import Watch
 
-Jobs = Annotated[int | None, typer.Option(min=1, help="Cells at a time [default: all cores]; changes no result.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of cells to run at a time; the result does not depend on it. [default: all cores]"
+    ),
+]
 RayAddress = Annotated[
     str | None, typer.Option(help="Run the cells on the Ray cluster at this address (host:6379, or auto).")
 ]
-Seeds = Annotated[str | None, typer.Option(help="How many seeds (5), or which (3,4,5 or 10-19).")]
+Seeds = Annotated[str | None, typer.Option(help="Number of seeds (5), or the seeds (3,4,5 or 10-19).")]
 Rounds = Annotated[int | None, typer.Option(min=0, help="Number of rounds.")]
 
 

@@ -22,8 +22,10 @@ def compare(
     strategy: Annotated[
         list[str] | None, typer.Option(help="A strategy to compare (repeatable); the first is the reference.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="How many seeds (5), or which (3,4,5 or 10-19).")] = "3",
-    target: Annotated[float, typer.Option(min=0, max=1, help="p of R_p, the rounds to reach that accuracy.")] = 0.6,
+    seeds: Annotated[str, typer.Option(help="Number of seeds (5), or the seeds (3,4,5 or 10-19).")] = "3",
+    target: Annotated[
+        float, typer.Option(min=0, max=1, help="Accuracy p whose R_p, the rounds to reach it, is shown.")
+    ] = 0.6,
     out: Annotated[Path | None, typer.Option(help="Folder for all runs, the table and the curves.")] = None,
     workers: Workers = None,
     log: Annotated[

@@ -17,7 +17,7 @@ app = typer.Typer(help="List and fetch data sets.", cls=Group, no_args_is_help=T
 def list_(plugin: Plugin = None) -> None:
     """List the data sets.
 
-    With what they hold, and where they are or would come from.
+    Shows their sizes, shapes and classes, and where their files are or would be fetched from.
     """
     from rich.table import Table
 
@@ -41,9 +41,9 @@ def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets, as in `fedalpha data list`.")],
     plugin: Plugin = None,
 ) -> None:
-    """Fetch and check data sets.
+    """Fetch data sets and check their files.
 
-    They are kept in the cache folder.
+    The files are stored in the cache folder.
     """
     from fedalpha.data import DATASETS
 

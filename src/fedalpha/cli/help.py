@@ -97,5 +97,7 @@ def sentence(text: str, default: object = None) -> str:
     "Model, such as cnn. [default: the data set's]"
     """
     said, bracket, own = text.partition(" [default:")
+    if isinstance(default, float):
+        default = f"{default:g}"
     shown = f" [default: {default}]" if default is not None else f"{bracket}{own}"
     return f"{said[:1].upper()}{said[1:]}.{shown}" if said else shown.strip()

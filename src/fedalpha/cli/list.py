@@ -28,9 +28,9 @@ def list_(
     kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)} [default: all].")] = None,
     plugin: Plugin = None,
 ) -> None:
-    """List every registered object.
+    """List all registered objects, or those of one kind.
 
-    Of a kind, or of all kinds: formula, meaning, reference and an example.
+    Each is shown with its formula, its meaning, its reference and an example.
     """
     from rich.padding import Padding
 

@@ -19,7 +19,7 @@ File = Annotated[
     Path | None, typer.Argument(help="TOML file (or a run's config.json) with settings; options override it.")
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes [default: all cores]; the result does not depend on it.")
+    int | None, typer.Option(min=1, help="Number of processes; the result does not depend on it. [default: all cores]")
 ]
 Plugin = Annotated[str | None, typer.Option(help="Python file that registers your own rules and data sets.")]
 Log = Annotated[
@@ -27,9 +27,12 @@ Log = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Allow the plugin or the Ray cluster that a file names; both can run any code here."),
+    typer.Option(
+        "--trust",
+        help="Allow the plugin, Ray cluster, loggers and files that a file names; a plugin can run any code.",
+    ),
 ]
-CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save the state every so many rounds.")]
+CheckpointEvery = Annotated[int, typer.Option(min=1, help="Save a checkpoint after every N rounds.")]
 
 
 def use_plugin(file: str | None) -> None:

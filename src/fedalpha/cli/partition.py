@@ -14,15 +14,15 @@ from fedalpha.terminal import console
 def partition(
     dataset: Annotated[str, typer.Option(help="A data set, as in `fedalpha data list`.")] = "digits",
     partition: Annotated[
-        str, typer.Option(help="How to split it, like iid, shards(size=30), dirichlet(a=0.5).")
+        str, typer.Option(help="Rule that splits it, such as iid, shards(size=30) or dirichlet(a=0.5).")
     ] = "shards(size=30)",
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 20,
-    seed: Annotated[int, typer.Option(help="The seed; a run with it has the same partition.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed; a run with the same seed has the same partition.")] = 0,
     plugin: Plugin = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the partition to FILE (png, pdf or svg).")] = False,
-    file: Annotated[Path, typer.Argument(help="The picture, with --plot.")] = Path("partition.png"),
+    file: Annotated[Path, typer.Argument(help="File of the picture, with --plot.")] = Path("partition.png"),
 ) -> None:
-    """Show how a data set is split over clients."""
+    """Show how a data set is split among clients."""
     from fedalpha.data import DATASETS, PARTITIONS, Natural, describe_partition, plot_partition
 
     use_plugin(plugin)

@@ -20,7 +20,7 @@ def report(
 ) -> None:
     """Write a page about a study, a run, a comparison or a live federation: report.html in its folder.
 
-    In a study's folder, also write report.md, report.tex, statistics.csv and figures/.
+    For a study, also write report.md, report.tex, statistics.csv and figures/.
 
     For a Markdown page, fill in the tables that the page asks for (see docs/studies.md).
     """

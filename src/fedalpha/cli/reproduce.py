@@ -18,22 +18,27 @@ if TYPE_CHECKING:
 def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment of the paper or of a cited system, all, or cited.")],
     protocol: Annotated[
-        str | None, typer.Option(help="The paper's settings: printed, authors or calibrated [default: calibrated].")
+        str | None, typer.Option(help="The paper's settings: printed, authors or calibrated. [default: calibrated]")
     ] = None,
     seeds: Seeds = None,
     rounds: Rounds = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and strategies: minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use fewer seeds, rounds and strategies, for a result within minutes.")
+    ] = False,
     table: Annotated[
-        bool, typer.Option("--table", help="The paper's R_60 tables alone, in narrower intervals: 96 seeds, hours.")
+        bool,
+        typer.Option(
+            "--table", help="Run only the paper's R_60 tables, with 96 seeds for narrower intervals; this takes hours."
+        ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the study [default: runs/NAME-PROTOCOL, or runs/NAME].")
+        Path | None, typer.Option(help="Folder of the study. [default: runs/NAME-PROTOCOL, or runs/NAME]")
     ] = None,
     jobs: Jobs = None,
 ) -> None:
     """Reproduce a table or figure of the paper, or of a system that it cites.
 
-    The published figures stand beside ours.
+    The published figures are shown beside ours.
 
     NAME is mnist-iid, mnist-hybrid, fmnist-noniid, fmnist-hybrid, fmnist-topk, further, or all of these; or
     mcmahan-2017, cho-2020, yurochkin-2019, fedpage-2021, feddist-2021, li-2020, karimireddy-2020, jhunjhunwala-2023, or
@@ -62,13 +67,13 @@ def reproduce(
 
 
 def calibrate(
-    name: Annotated[str, typer.Argument(help="An experiment with a learning rate of its own.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the calibration [default: runs/calibrate-NAME].")] = None,
+    name: Annotated[str, typer.Argument(help="An experiment that has its own learning rate.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the calibration. [default: runs/calibrate-NAME]")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Find the learning rate of a protocol.
+    """Find the learning rate of the protocol `calibrated` for an experiment.
 
-    It is that of the protocol `calibrated`: FedAvg alone, on seeds that are not reported.
+    It is the rate with which FedAvg is best, on seeds that are not reported.
 
     NAME is mnist-iid or fmnist-noniid.
     """

@@ -20,7 +20,7 @@ def resume(
 ) -> None:
     """Resume an interrupted run.
 
-    On the same kind of machine the result has the same bytes as that of an undisturbed run.
+    On the same kind of machine the result is the same, to the byte, as that of an uninterrupted run.
     """
     from fedalpha.cli.run import execute
     from fedalpha.runs.reading import read_settings

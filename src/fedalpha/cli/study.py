@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def study(
     file: Annotated[Path, typer.Argument(help="A study's TOML file, or the folder of a study to resume.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study. [default: runs/NAME]")] = None,
     seeds: Seeds = None,
     rounds: Rounds = None,
     jobs: Jobs = None,
@@ -27,10 +27,10 @@ def study(
 ) -> None:
     """Run a study of strategies × seeds × cases.
 
-    The design is paired. A file with a [tune] table is tuned first.
+    Strategies are compared on the same seeds (a paired design). If the file has a [tune] table, they are tuned first.
 
-    Finished cells are never run again: stop it whenever you like and start it again, or add seeds and
-    strategies to the file later.
+    Finished cells are not run again: the same command resumes an interrupted study, and after seeds or strategies
+    were added to the file it runs what is missing.
     """
     from fedalpha.study import read_study
     from fedalpha.study.reading import study_text
@@ -70,7 +70,7 @@ def run_and_show(
 
 
 def status(folder: Annotated[Path, typer.Argument(help="A study's folder.")]) -> None:
-    """Show how far a study is: done, running, time left."""
+    """Show the progress of a study: finished and running cells, time left."""
     from fedalpha.study import status as read
 
     if (folder / "tune.json").exists():

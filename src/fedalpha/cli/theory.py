@@ -26,22 +26,24 @@ DEFAULT = ["FedAvg", "FedWorse", "FedSoftWorse(T=0.5)", "switch(FedWorse, FedAvg
 
 def theory(
     problem: Annotated[
-        str, typer.Option(help="quadratics(…), ridge(…) or softmax(…), each with seed=, n=, spread= …")
+        str, typer.Option(help="Problem: quadratics(…), ridge(…) or softmax(…), with seed=, n=, spread= and others.")
     ] = "quadratics(sigma=1)",
-    strategy: Annotated[list[str] | None, typer.Option(help="A strategy to follow (repeatable).")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="A strategy to simulate (repeatable).")] = None,
     E: Annotated[int, typer.Option("--E", "-E", min=1, help="Local steps per round.")] = 1,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Communication rounds [default: 1000; 30 with --verify].")
+        int | None, typer.Option(min=1, help="Number of rounds. [default: 1000; 30 with --verify]")
     ] = None,
-    replicas: Annotated[int, typer.Option(min=2, help="Monte-Carlo paths.")] = 64,
-    fraction: Annotated[float, typer.Option(min=0, max=1, help="Share of clients drawn in each round.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise (of the problems, with --verify).")] = 0,
-    verify: Annotated[int, typer.Option(min=0, help="Check all statements on this many random problems.")] = 0,
+    replicas: Annotated[int, typer.Option(min=2, help="Number of Monte-Carlo paths.")] = 64,
+    fraction: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the clients that take part in a round.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise, or of the problems with --verify.")] = 0,
+    verify: Annotated[int, typer.Option(min=0, help="Instead, check all statements on this many random problems.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for the figure and the results.")] = None,
 ) -> None:
-    """Compare the bounds with measured paths.
+    """Compare the theoretical bounds with simulations.
 
-    Measures how far from the optimum a strategy stays, on a problem whose constants are known.
+    Simulates strategies on a problem whose constants are known, and measures their distance from the optimum.
     """
     if verify:
         _verify(verify, strategy, rounds or 30, replicas, seed, out)

@@ -21,7 +21,8 @@ Strategies = Annotated[
     list[str] | None, typer.Option(help='A strategy to tune, such as "FedSoftWorse(T=log(0.05, 5))" (repeatable).')
 ]
 Spaces = Annotated[
-    list[str] | None, typer.Option(help='A setting that all search, such as "lr=log(0.01, 1)" (repeatable).')
+    list[str] | None,
+    typer.Option(help='A setting that is searched for all strategies, such as "lr=log(0.01, 1)" (repeatable).'),
 ]
 
 
@@ -30,11 +31,15 @@ def tune(
     file: FilePath = None,
     strategy: Strategies = None,
     space: Spaces = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="Rounds that each strategy may play to be tuned.")] = None,
-    measure: Annotated[str | None, typer.Option(help="What is optimised and compared [default: accuracy].")] = None,
-    error: Annotated[float | None, typer.Option(help="Probability of a false winner [default: 0.05].")] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Number of rounds that may be spent on tuning each strategy.")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(help="Measure that is optimised and compared. [default: accuracy]")
+    ] = None,
+    error: Annotated[float | None, typer.Option(help="Probability of a false winner. [default: 0.05]")] = None,
     seeds: Seeds = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the study [default: runs/NAME].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study. [default: runs/NAME]")] = None,
     jobs: Jobs = None,
     ray_address: RayAddress = None,
     trust: Trust = False,
@@ -43,10 +48,10 @@ def tune(
 ) -> None:
     """Tune strategies with equal budgets.
 
-    The best of each then race on held-out seeds and clients, and the command says which one won.
+    The best setting of each strategy is then compared on held-out seeds and clients, and the command names the winner.
 
-    A candidate is dropped as soon as the evidence of the paired seeds says so, and the evidence may be looked at
-    after every seed. Stop it whenever you like; the same command resumes it. docs/tune.md says what is guaranteed.
+    A candidate is dropped as soon as the paired seeds show that another one is better; the test allows a look after
+    every seed. The same command resumes an interrupted one. docs/tune.md states the guarantees.
     """
     from fedalpha.study import read_study
     from fedalpha.study.reading import study_text

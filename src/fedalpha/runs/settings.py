@@ -87,17 +87,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     plugin: Annotated[str | None, AfterValidator(_plugin)] = Field(
-        None, description="Python file that registers your own strategies, updates …, which can then be named here"
+        None, description="Python file that registers your own strategies, data sets and so on"
     )
     dataset: str = Field(
         "digits", description="Data set, as in `fedalpha data list`, such as digits or synthetic(a=1, b=1)"
     )
     partition: str = Field(
-        "shards(size=30)", description="Rule that splits the samples over clients, such as iid or dirichlet(a=0.5)"
+        "shards(size=30)", description="Rule that splits the samples among clients, such as iid or dirichlet(a=0.5)"
     )
     clients: int = Field(20, ge=1, description="Number of clients")
     part: str | None = Field(
-        None, description="A part of the clients and samples: tuning(share=0.5), or reported(share=0.5), the rest"
+        None, description="Use a part of the clients and samples: tuning(share=0.5), or the rest: reported(share=0.5)"
     )
     model: str | None = Field(None, description="Model, such as cnn, mlp or softmax [default: the data set's]")
     strategy: Annotated[str, AfterValidator(_strategy)] = Field(
@@ -114,23 +114,37 @@ class Settings(BaseModel):
     steps: int | None = Field(None, ge=1, description="Local steps, instead of epochs")
     momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of local SGD")
     weight_decay: float | None = Field(None, ge=0, description="Weight decay of local SGD")
-    combine: str = Field("mean", description="Rule that combines the reported models")
-    apply: str = Field("replace", description="Rule that applies the aggregate at the server")
+    combine: str = Field("mean", description="Rule that combines the reported models, such as median or krum(f=1)")
+    apply: str = Field(
+        "replace", description="Rule that makes the next model from the aggregate, such as fedadam(lr=0.01)"
+    )
     quorum: float = Field(
-        1.0, gt=0, description="Least number or share of clients that must deliver; otherwise the model is kept"
+        1.0,
+        gt=0,
+        description="Smallest number (3) or share (0.5) of a round's clients that must deliver; else the model is kept",
     )
     deadline: float | None = Field(None, gt=0, description="Seconds after which a report is refused")
-    reevaluate: int = Field(0, ge=0, description="Heaviest clients whose losses the server measures on its own data")
-    liars: int = Field(1, ge=0, description="Number of clients whose largest influence the history states")
-    fault: str | None = Field(None, description="Fault that happens on purpose, such as drop(p=0.1)")
+    reevaluate: int = Field(
+        0,
+        ge=0,
+        description="Number of clients with the largest weights whose losses the server measures on its own data",
+    )
+    liars: int = Field(
+        1, ge=0, description="Number of lying clients whose largest possible influence the history records"
+    )
+    fault: str | None = Field(
+        None, description="Fault or attack to simulate, such as drop(p=0.1) or sign_flip(clients=2)"
+    )
     secure: str | None = Field(
         None, description="Let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
     )
     server: Annotated[str | None, AfterValidator(_server)] = Field(
-        "synchronous", description="For whom the server waits, such as buffered(K=10, concurrency=30)"
+        "synchronous",
+        description="Whether the server waits for its cohort: synchronous, or buffered(K=10, concurrency=30)",
     )
     clock: Annotated[str | None, AfterValidator(_clock)] = Field(
-        None, description="Simulated seconds that clients take, such as lognormal(sigma=1) [default: no simulated time]"
+        None,
+        description="How many simulated seconds clients take, such as lognormal(sigma=1) [default: no simulated time]",
     )
     availability: Annotated[str | None, AfterValidator(_availability)] = Field(
         "always", description="When clients can be reached, such as diurnal(share=0.3)"
@@ -144,20 +158,20 @@ class Settings(BaseModel):
         None, description="Test scores besides accuracy: balanced_accuracy, f1, roc_auc; mse, r2 with task mse"
     )
     signal: str = Field(
-        "validation", description="The data at which strategies, stop and keep may look: validation or test"
+        "validation", description="Data on which strategies, stop and keep see the accuracy: validation or test"
     )
     validation: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="Share kept for validation [default: 0.1 if a strategy, stop or keep looks at it]",
+        description="Share of the training data kept for validation [default: 0.1 if a strategy, stop or keep uses it]",
     )
-    evaluate_every: int = Field(1, ge=1, description="Evaluate on the test set every so many rounds")
+    evaluate_every: int = Field(1, ge=1, description="Evaluate on the test set after every N rounds")
     stop: str | None = Field(
         None,
         description="When the run ends early, such as 'accuracy >= 0.9' or 'patience(loss, rounds=5)'",
     )
-    keep: str | None = Field(None, description="Keep also the best model: best, or best(loss) [default: the last only]")
+    keep: str | None = Field(None, description="Also keep the best model: best, or best(loss) [default: only the last]")
     shadow: list[str] | None = Field(
         None, description="A strategy whose weights are recorded in every row but not applied (repeatable)"
     )
