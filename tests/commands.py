@@ -28,6 +28,8 @@ import fedalpha as package
 COMMAND = [sys.executable, "-m", "fedalpha"]
 LATE = {"COLUMNS", "FEDALPHA_DATA", "FEDALPHA_STATE", "NO_COLOR"}
 """Variables that are read when they are needed, so that a forked child obeys them."""
+WRITTEN = ("PYTEST_", "TORCHINDUCTOR_")
+"""Beginnings of the names of variables that pytest and torch write by themselves, also while a fixture is made."""
 LIMIT = 1800
 MODULES = (
     *("matplotlib.backends.backend_agg", "matplotlib.figure", "numba", "pandas", "pyarrow.parquet"),
@@ -42,7 +44,7 @@ def fedalpha(
     """Run a command to its end."""
     server, born = _server()
     wanted = dict(os.environ if env is None else env)
-    ours = {name for name in born.keys() | wanted.keys() if not name.startswith("PYTEST_")} - LATE
+    ours = {name for name in born.keys() | wanted.keys() if not name.startswith(WRITTEN)} - LATE
     command = [*COMMAND, *arguments]
     if any(born.get(name) != wanted.get(name) for name in ours):
         return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, cwd=cwd, env=wanted)

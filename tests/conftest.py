@@ -34,6 +34,19 @@ def digits() -> Pooled:
 
 
 @pytest.fixture(autouse=True)
+def _environment_of_this_test_alone() -> Iterator[None]:
+    """Undo what libraries write into the environment, as torch, Ray and Flower do when they are first used.
+
+    With other variables than those of its server, every later command would need an interpreter of its own.
+    """
+    before = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    yield
+    for name in [name for name in os.environ if name not in before and not name.startswith("PYTEST_")]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
 def _plugins_of_this_test_alone() -> Iterator[None]:
     """Forget the plugins that a test loads: other tests read what is registered, in any order."""
     before = set(plugins._loaded.items())

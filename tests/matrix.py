@@ -113,10 +113,11 @@ class Outcome:
 
     def row(self) -> str:
         if self.reason:
-            return f"| {self.setting} | {' | '.join(['–'] * (2 + len(PACKAGES)))} | not run: {self.reason} | | |"
-        found = [self.facts[name].removesuffix("+cpu") for name in ("python", *PACKAGES, "threads")]
-        counts = (f"{self.passed:,}", str(len(self.failed)), str(sum(self.skipped.values())))
-        return "| " + " | ".join((self.setting, *found, *counts)) + " |"
+            found, counts = ["–"] * (2 + len(PACKAGES)), (f"not run: {self.reason}", "", "")
+        else:
+            found = [self.facts[name].removesuffix("+cpu") for name in ("python", *PACKAGES, "threads")]
+            counts = (f"{self.passed:,}", str(len(self.failed)), str(sum(self.skipped.values())))
+        return "| " + " | ".join((self.setting, *found, *counts, self.commit)) + " |"
 
     def with_counts(self, passed: int, failed: Sequence[str], skipped: Mapping[str, int]) -> Outcome:
         """This and what one more run of pytest gave."""
@@ -186,7 +187,7 @@ def stored(folder: Path) -> list[Outcome]:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Markdown: a row per setting, then the tests that failed."""
-    heads = ("setting", "Python", *PACKAGES, "threads", "passed", "failed", "skipped")
+    heads = ("setting", "Python", *PACKAGES, "threads", "passed", "failed", "skipped", "commit")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *(outcome.row() for outcome in outcomes)]
     failed = [f"- {outcome.setting}: `{test}`" for outcome in outcomes for test in outcome.failed]
     return "\n".join([*lines, *([""] if failed else []), *failed]) + "\n"

@@ -31,7 +31,7 @@ def test_a_report_is_counted_stored_and_shown(tmp_path: Path) -> None:
     matrix.Outcome(setting, "abc", facts, **counts).store(tmp_path)
     (found,) = matrix.stored(tmp_path)
     assert matrix.table([found]).splitlines()[2:] == [
-        f"| {setting} | 3.11.7 | 2.9.1 | 2.3 | 1.16 | 0.62 | 2 | 1 | 1 | 2 |",
+        f"| {setting} | 3.11.7 | 2.9.1 | 2.3 | 1.16 | 0.62 | 2 | 1 | 1 | 2 | abc |",
         "",
         f"- {setting}: `a::two`",
     ]

@@ -53,6 +53,13 @@ def test_the_same_command_gives_the_same_bytes_and_config_json_repeats_it(tmp_pa
         assert (first / name).read_bytes() == (second / name).read_bytes() == (third / name).read_bytes()
 
 
+def test_what_torch_writes_into_the_environment_needs_no_new_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    fedalpha("--version")  # starts the server
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a new interpreter"))
+    assert fedalpha("--version").stdout.strip() == __version__
+
+
 def test_a_toml_file_is_overridden_by_options(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(

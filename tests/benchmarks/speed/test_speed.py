@@ -6,8 +6,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from benchmarks.speed.memory import tree, used
 from benchmarks.speed.profile import profile
 from benchmarks.speed.results import RATES, cells, rates, roofline
 from benchmarks.speed.workloads import FULL, QUICK, prepare
+from flower.real import alive, until
 
 TINY = dataclasses.replace(QUICK, a=(3, 64), b=(6, 40))
 
@@ -55,7 +54,7 @@ def few():
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, few):
     out = tmp_path_factory.mktemp("speed")
-    record = bench(out, out / "cache", TINY, workloads=("B", "E"), peers=("plain",), limit=120, say=lambda _: None)
+    record = bench(out, out / "cache", TINY, workloads=("B", "E"), peers=("plain",), limit=1200, say=lambda _: None)
     return record, out
 
 
@@ -188,14 +187,15 @@ import os, time
 child = os.fork()
 if child:
     open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child}}")
-time.sleep(60)
+time.sleep(600)
 """
-    found = measure(Contestant("A", "x", "x", [sys.executable, "-c", code]), limit=2, watch=False)
-    assert found["error"] == "not done after 2 s"
-    time.sleep(0.1)
+    for limit in (2, 20, 200):
+        found = measure(Contestant("A", "x", "x", [sys.executable, "-c", code]), limit=limit, watch=False)
+        if pids.exists():  # a busy machine may need longer to start it
+            break
+    assert found["error"] == f"not done after {limit} s"
     for pid in pids.read_text().split():
-        stat = Path(f"/proc/{pid}/stat")
-        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+        until(lambda pid=pid: not alive(int(pid)))
 
 
 def test_a_failing_contestant_says_why():
