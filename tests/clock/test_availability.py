@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedalpha import federation, run
@@ -64,6 +65,20 @@ def test_a_trace_by_hand() -> None:
     again = AVAILABILITIES.parse("trace('windows.csv', period=50)")
     assert again.window(0, 0, 45) == (60, 70)
     assert again.window(0, 1, 105) == (150, 155)
+
+
+def test_intervals_that_touch_are_one_also_over_the_end_of_a_period() -> None:
+    """A night in two lines: a client that trains at midnight does not go offline."""
+    Path("windows.csv").write_text("client,on,off\n0,20,24\n0,0,3\n0,3,6\n1,0,24\n2,0,4\n2,4,6\n2,21,24\n2,20,21\n")
+    once = AVAILABILITIES.parse("trace('windows.csv')")
+    assert [once.window(0, 0, t) for t in (0, 3, 6, 24)] == [(0, 6), (0, 6), (20, 24), None]
+    daily = AVAILABILITIES.parse("trace('windows.csv', period=24)")
+    for client in (0, 2):
+        found = [daily.window(0, client, t) for t in (0, 5.9, 6, 19, 23.9, 24, 29.9, 30)]
+        assert found == [(0, 6), (0, 6), (20, 30), (20, 30), (20, 30), (20, 30), (20, 30), (44, 54)]
+    assert daily.window(0, 1, 50) == (0, math.inf)
+    job = Timeline(Pace.of(None, "constant(each=5)", daily), 0, DIGITS).jobs(22, 0, np.array([0, 1]))
+    assert [found.lost for found in job.values()] == [None, None]
 
 
 @pytest.mark.parametrize("line", ["0,5,5", "0,-1,2", "0,15,50", "0,12,13"])

@@ -50,7 +50,7 @@ class Even(Combinator, name="even"):
 
 @STRATEGIES.register(
     formula="alpha_i ∝ alpha_i·(1 + mean staleness of client i so far)",
-    reference="after Ma et al., 2024, 2406.02877 (FedStaleWeight), of which only the abstract was read",
+    reference="after Ma et al., 2024, 2406.02877 (FedStaleWeight): its abstract, and the authors' afl-bench",
     examples=("even(FedAvg)", "even(FedSoftWorse(T=0.2))"),
 )
 def even(rule: Strategy | str) -> Even:
@@ -69,8 +69,12 @@ def even(rule: Strategy | str) -> Even:
 
 @STRATEGIES.register(
     formula="even(FedAvg(prior=uniform))",
-    reference="after Ma et al., 2024, 2406.02877, of which only the abstract was read",
+    reference="after Ma et al., 2024, 2406.02877: its abstract, and the authors' afl-bench",
 )
 def FedStaleWeight() -> Even:
-    """The equal mean, in which clients that deliver less often count more; see `even`."""
+    """The equal mean, in which clients that deliver less often count more; see `even`.
+
+    The authors' code weighs by the mean staleness of a client's last five updates, without the 1 (afl-bench,
+    expected_staleness.py): there a client that is never stale has no weight.
+    """
     return even("FedAvg(prior=uniform)")

@@ -23,8 +23,9 @@ from fedalpha.text import shown
 class trace(Availability):
     """Intervals of availability as they were recorded: a CSV file with a header, several lines for each client.
 
-    ``period`` repeats the file every so many seconds; without it nobody is available after the last line. Clients
-    without a line are never available. ``sha256`` is that of the file; see the clock ``trace``.
+    ``period`` repeats the file every so many seconds; without it nobody is available after the last line. Intervals
+    that touch are one, also from the end of a period to the start of the next: a night has two lines, the evening and
+    the morning. Clients without a line are never available. ``sha256`` is that of the file; see the clock ``trace``.
     """
 
     file: str
@@ -53,7 +54,7 @@ class trace(Availability):
                     f"trace: the intervals of client {id} in {shown(self.file)} must have 0 ≤ on < off and not overlap"
                     + ("" if self.period is None else f", within the period of {self.period:g} s")
                 )
-        return table
+        return {id: _joined(values) for id, values in table.items()}
 
     def window(self, seed: int, client: int, time: float) -> tuple[float, float] | None:
         table = self._table.get(client)
@@ -62,11 +63,19 @@ class trace(Availability):
         if self.period is not None:
             check_period(self, self.period, time)
         shift = 0.0 if self.period is None else math.floor(time / self.period) * self.period
+        last = len(table) - 1
+        round_the_end = self.period is not None and table[0, 0] == 0 and table[last, 1] == self.period
+        if round_the_end and last == 0:
+            return 0.0, math.inf
         for start in (shift, shift + (self.period or 0.0)):
             place = bisect.bisect_right(table[:, 1].tolist(), time - start)
-            while place < len(table):
+            while place <= last:
                 on, off = start + float(table[place, 0]), start + float(table[place, 1])
                 if off > time:
+                    if round_the_end and place == 0 and start > 0:
+                        on += float(table[last, 0]) - (self.period or 0.0)
+                    if round_the_end and place == last:
+                        off += float(table[0, 1])
                     return on, off
                 place += 1
             if self.period is None:
@@ -77,3 +86,13 @@ class trace(Availability):
         everybody = population.named(np.arange(population.clients)).tolist()
         if not any(id in self._table for id in everybody):
             raise ValueError(f"trace: {shown(self.file)} has no line for any client of this federation")
+
+
+def _joined(intervals: Array) -> Array:
+    """Intervals in order, those that touch as one.
+
+    >>> _joined(np.array([[0.0, 5.0], [5.0, 8.0], [9.0, 10.0]])).tolist()
+    [[0.0, 8.0], [9.0, 10.0]]
+    """
+    first = np.concatenate([[True], intervals[1:, 0] > intervals[:-1, 1]])
+    return np.column_stack([intervals[first, 0], intervals[np.append(first[1:], True), 1]])
