@@ -161,6 +161,18 @@ def test_what_flower_strategies_are_taken() -> None:
         FedAlpha("FedAvg", over=Loops())
 
 
+def test_noise_that_everybody_can_draw_is_refused() -> None:
+    """Under a secure sum the clients add it, each from its system's generator."""
+    private = "noise(clip(mean, C=1.0), z={z}, c=0.3{seed})"
+    made: dict[str, Any] = {"strategy": "cap(FedAvg, 0.3)", "fraction_evaluate": 0.0}
+    with pytest.raises(ValueError, match="draws its noise from seed 0, the default"):
+        FedAlpha(**made, combine=private.format(z=1, seed=""))
+    FedAlpha(**made, combine=private.format(z=1, seed=", seed=system"))
+    FedAlpha(**made, combine=private.format(z=1, seed=", seed=7"))
+    FedAlpha(**made, combine=private.format(z=0, seed=""))
+    FedAlpha(**made, combine=private.format(z=1, seed=""), secure="masked")
+
+
 def test_an_evaluation_of_its_own_is_called(grid_of: Any) -> None:
     class Counts(FedAvg):
         def aggregate_evaluate(self, server_round: int, replies: Any) -> MetricRecord:

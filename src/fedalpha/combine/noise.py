@@ -37,8 +37,9 @@ class noise(Wrapper):
 
     ``z``: the noise multiplier; ``c``: the largest weight, larger ones are reduced to it (the rest stays with w_t).
     Integer buffers do not change. ``seed`` determines the noise: anyone who knows it can subtract the noise, so keep
-    it secret in real use. A resumed run needs the same seed. ``seed=system`` draws it from the system's generator
-    instead: nobody knows it, and a run cannot be repeated to the byte.
+    it secret in real use; a live federation refuses the default. It is part of the rule's text, which ``config.json``
+    holds. A resumed run needs the same seed. ``seed=system`` draws the noise from the system's generator instead:
+    nobody knows it, and a run cannot be repeated to the byte.
 
     Under a secure sum each client adds its part of the noise, always from the system's generator, and the server adds
     none.
@@ -71,6 +72,11 @@ class noise(Wrapper):
     def deviation(self) -> float:
         """The standard deviation of the noise in each coordinate."""
         return self.z * 2 * self.c * self.C
+
+    @property
+    def known_noise(self) -> bool:
+        """Whether everybody can draw the same noise, because nobody chose its seed."""
+        return self.z > 0 and self.seed == 0
 
     @property
     def against_absence(self) -> str:

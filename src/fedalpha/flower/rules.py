@@ -126,6 +126,11 @@ def rules(
         form, plugs = NumpyForm(), {"update": Remote(), "combine": Mean(), "apply": Replace()}
     if "server" in plugs["combine"].wants:
         raise ValueError(f"combine = {combine} learns on the server's data, which FedAlpha does not support")
+    if secure is None and getattr(plugs["combine"], "known_noise", False):
+        raise ValueError(
+            f"combine = {plugs['combine']} draws its noise from seed 0, the default, so whoever has the model could "
+            "subtract it; write noise(…, seed=system), or a long random number that you keep secret"
+        )
     optimiser = None if over is None else Optimiser(base, form, buffers)
     chosen = fraction(base.fraction_train, base.min_train_nodes) if select is None else SELECTIONS.parse(select)
     plugs["apply"] = optimiser or plugs["apply"]
