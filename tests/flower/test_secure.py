@@ -154,6 +154,28 @@ def test_a_round_that_is_repeated_after_a_kill_has_new_keys_and_masks(
         assert ((counts - counts.mean()) ** 2).sum() / counts.mean() < 400
 
 
+def test_a_client_that_was_lost_after_sharing_its_secrets_is_in_the_next_sum(digits: Pooled, grid_of: Any) -> None:
+    """The others have revealed its masking key of round 1; in round 2 it has new ones."""
+
+    class Back(Lost):
+        def __call__(self, node: int, message: Message, reply: Message) -> Message | None:
+            if sum(step == "masked" for step, _, _ in self.heard) == 9:
+                self.lost = {}
+            return super().__call__(node, message, reply)
+
+    grid = grid_of(app_of(digits), CLIENTS)
+    listener = grid.spoil = Back(grid, {"masked": {4}})
+    rule, _ = live(digits, grid, "masked")
+    assert [[r["client"] for r in row["refused"]] for row in rule.rows[1:]] == [[4], []]
+    assert [row["kept"] for row in rule.rows[1:]] == [None, None]
+    one, two = (
+        KINDS["advertised"].read(reply.content.config_records[SECURE][CONTENT])
+        for step, client, reply in listener.heard
+        if step == "advertised" and client == 4
+    )
+    assert not {one.sealing, one.masking} & {two.sealing, two.masking}
+
+
 def test_below_the_threshold_the_model_is_kept(digits: Pooled, grid_of: Any) -> None:
     grid = grid_of(app_of(digits), CLIENTS)
     grid.spoil = Lost(grid, {"masked": {0, 4, 8, 9}})

@@ -212,7 +212,7 @@ class Client:
                     raise Refused(f"client {peer} has not signed this roster: the server shows two of them")
                 self._held[peer] = self._opened(roster, peer, sealed)
             if values.shape != (session.length,):
-                raise ValueError(f"a vector of the shape {values.shape}; the session sums {session.length} values")
+                raise Refused(f"its vector has the shape {values.shape}; the session sums {session.length} values")
             words = session.grid(len(roster.members)).encode(values, session.limit(self._weight, len(roster.members)))
             context = pack([roster.hash, self.id])
             add_mask(words, keys.derive(self._secrets[2], "own mask", context), 1)

@@ -115,7 +115,7 @@ def degree(clients: int, threshold: float, colluding: float, dropping: float, si
         few = _tail(clients - 1, gone, k, k - t + 1)
         cut = (k // 2) * math.log(min(1.0, (bad + gone) / clients))
         n = math.log(clients)
-        if max(many, cut) + n <= -sigma * math.log(2) and few + n <= -eta * math.log(2):
+        if np.logaddexp(many, cut) + n <= -sigma * math.log(2) and few + n <= -eta * math.log(2):
             return k
     return 0
 
