@@ -181,10 +181,10 @@ def test_a_version_without_a_single_update_keeps_the_model(digits: Pooled, strat
 
 def test_a_client_that_takes_too_long_is_given_up(digits: Pooled) -> None:
     grid = SlowGrid(app_of(digits), range(6), {0: 10**9, 1: 10**9})
-    rule, _ = started(
-        digits, "FedAvg", "buffered(K=3, concurrency=6)", 2, grid, select="uniform", deadline=0.3, quorum=2
-    )
-    assert all(len(row["cohort"]) == 3 for row in rule.rows[1:])
+    rule, _ = started(digits, "FedAvg", "buffered(K=5, concurrency=6)", 2, grid, select="uniform", deadline=0.3)
+    for row in rule.rows[1:]:
+        assert row["cohort"] == [2, 3, 4, 5]  # there is nobody else to wait for
+        assert [(r["client"], r["reason"]) for r in row["refused"]] == [(i, "no reply within 0.3 s") for i in (0, 1)]
 
 
 def test_a_server_app_that_is_started_again_goes_on_after_the_last_version(digits: Pooled, tmp_path: Path) -> None:
