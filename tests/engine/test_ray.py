@@ -72,7 +72,7 @@ NOT_WAITING = {
 @pytest.mark.parametrize(
     ("strategy", "update", "pace"),
     [
-        ("FedSoftWorse(T=0.2)", "sgd", {}),
+        ("FedSoftWorse(T=0.2)", "sgd", {"combine": "clip(mean, C=0.5)"}),
         ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)", {}),
         ("FedSoftWorse(T=0.2)", "sgd", WAITING),
         ("stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "scaffold(lr=0.05)", {**NOT_WAITING, "rounds": 4}),

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 import fedalpha
 from fedalpha.combine import COMBINES, Reports, Sum
 from fedalpha.data import Pooled
-from fedalpha.round import Admission, Gate, Heard, Train
+from fedalpha.round import Admission, Algorithm, Gate, Heard, Train
+from fedalpha.round.answers import Answers
+from fedalpha.round.cohorts import Known
 from fedalpha.round.state import Short
 from fedalpha.round.weighing import Weighed, admit, share_out
 from fedalpha.runs.evaluate import Evaluate
@@ -127,19 +129,26 @@ def test_a_mistake_in_a_rule_ends_the_run_and_too_few_clients_keep_the_model(dig
     assert [row["kept"] for row in history.rows[1:]] == ["a mistake in the rule, or too few clients"] * 2
 
 
+def known() -> Known:
+    one = np.ones((1, 3)), np.zeros(1, dtype=int)
+    people, algorithm = fedalpha.federation([one], test=one), Algorithm()
+    state = algorithm.init(SENT, 1)
+    return Known(algorithm, state, people, Answers(Gate(algorithm.admission, SENT, 0, 0), Heard(), 0), None)
+
+
 def test_summed_reports_whose_weights_change_are_ordered_again() -> None:
     rule, total = fedalpha.strategy("cap(FedAvg, 0.5)"), Sum()
     total.values = {"w": torch.ones(2, 3, dtype=torch.float64), "n": torch.tensor(1)}
     summed = Reports([report(i, parameters=None) for i in (0, 1, 2)], total)
     alpha, ids = np.array([0.4, 0.1, 0.1, 0.4]), np.arange(4)
-    again, _ = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
+    again, _ = share_out(known(), Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
     assert isinstance(again, Train)
     assert (again.ids.tolist(), again.alpha) == ([0, 1, 2], None)
-    weighed, _ = share_out(Weighed(alpha, {}), ids, rule, again, Reports([report(i) for i in (0, 1, 2)]))
+    weighed, _ = share_out(known(), Weighed(alpha, {}), ids, rule, again, Reports([report(i) for i in (0, 1, 2)]))
     assert isinstance(weighed, Weighed)
     np.testing.assert_allclose(weighed.alpha, [0.5, 0.25, 0.25, 0])
     alpha = np.array([0.2, 0.2, 0.2, 0.4])
-    weighed, reports = share_out(Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
+    weighed, reports = share_out(known(), Weighed(alpha, {}), ids, rule, Train(0, ids, alpha), summed)
     assert isinstance(weighed, Weighed)
     assert weighed.lost == 1
     np.testing.assert_allclose(reports.total.values["w"], total.values["w"] / 0.6)
@@ -322,7 +331,7 @@ def test_weights_of_zero_are_no_loss() -> None:
     alpha = np.array([0.1, 0.2, 0.7 - 2**-53, 0.0])
     reports = Reports([report(i) for i in (0, 1, 2)])
     ids = np.arange(4)
-    weighed, kept = share_out(Weighed(alpha, {}), ids, fedalpha.strategy("FedAvg"), Train(0, ids[:3]), reports)
+    weighed, kept = share_out(known(), Weighed(alpha, {}), ids, fedalpha.strategy("FedAvg"), Train(0, ids[:3]), reports)
     assert isinstance(weighed, Weighed)
     assert kept is reports
     assert weighed.alpha.tolist() == alpha.tolist()

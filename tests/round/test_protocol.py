@@ -98,6 +98,18 @@ def test_weights_are_offered_for_summing_only_to_linear_rules() -> None:
     median = Algorithm(combine=COMBINES.parse("median"))
     assert played(median, People())[0][-1].alpha is None
     assert played(Algorithm(), People())[0][-1].alpha is not None
+    clip = Algorithm(combine=COMBINES.parse("clip(clip(mean, C=2), C=3)"))
+    order = played(clip, People())[0][-1]
+    assert order.alpha is not None
+    assert order.alone is not None
+    np.testing.assert_allclose(order.alone(np.array([1.0, 4.0])), [1.0, 0.5], rtol=1e-5)
+    assert played(Algorithm(combine=COMBINES.parse("clip(median, C=2)")), People())[0][-1].alpha is None
+    noise = Algorithm(
+        combine=COMBINES.parse("noise(clip(mean, C=2), z=1, c=0.3)"), weigh=STRATEGIES.parse("cap(FedAvg, 0.3)")
+    )
+    order = played(noise, People())[0][-1]
+    assert order.alpha.max() <= 0.3
+    assert not order.hold
 
 
 def test_unknown_sizes_are_learnt_from_the_reports() -> None:

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fedalpha.combine.moved import Moved
-from fedalpha.combine.sums import Sum, add_product, weighted_sum
+from fedalpha.combine.sums import Alone, Sum, add_product, array, weighted_sum
 from fedalpha.fast.gram import gram, norms
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
@@ -30,6 +29,8 @@ from fedalpha.update.base import not_finite
 @dataclass(frozen=True, eq=False)
 class Reports:
     """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if the engine has summed the models.
+
+    It is a sum of the models as the combine rule uses them, such as clipped ones (`Combine.alone`).
 
     ``final``: the models were checked one by one as they were added, and the clients cannot be asked again.
     """
@@ -72,6 +73,20 @@ class Reports:
         ]
         return self.only(items)
 
+    @classmethod
+    def of_sum(cls, items: Sequence[Report], total: Sum | None, broadcast: Broadcast, final: bool = False) -> Reports:
+        """The reports of clients whose models were added as they came; ``total`` is None if they were collected.
+
+        What single updates lost by scaling stays with the current model.
+        """
+        if total is not None and total.alone:
+            alpha, used = zip(*total.alone, strict=True)
+            if rest := math.fsum(alpha) - math.fsum(used):
+                for name, old in broadcast.parameters.items():
+                    if old.is_floating_point():
+                        add_product(total.values[name], rest, old)
+        return cls(items, total, final=final)
+
     def finite(self, broadcast: Broadcast) -> bool:
         """Whether the sum has the form of the model, and the sum and the extras are finite."""
         assert self.total is not None
@@ -88,14 +103,17 @@ class Reports:
         total = Sum({k: v / mass if v.is_floating_point() else v for k, v in values.items()}, self.total.heaviest)
         return dataclasses.replace(self, total=total)
 
-    def total_of(self, ids: NDArray[np.int64], alpha: Array) -> Reports:
+    def total_of(self, ids: NDArray[np.int64], alpha: Array, alone: Alone | None, broadcast: Broadcast) -> Reports:
         """A copy with the sum over the clients of an order (``ids``), in whose blocks lost clients are left out."""
         if self.total is not None:
             return self
-        here = dict(zip(self.ids.tolist(), self.models(), strict=True))
+        place = {id: place for place, id in enumerate(self.ids.tolist())}
+        here = [place.get(id, 0) for id in ids.tolist()]  # the first stands for lost clients, which weigh 0
+        whole = Reports([self.items[i] for i in here])
+        if alone is not None:
+            whole = whole.move(broadcast, alone(self.norms(broadcast))[here])
         left = np.where(np.isin(ids, self.ids), alpha, 0.0)
-        some = next(iter(here.values()))  # stands for the models of lost clients, which weigh 0
-        return dataclasses.replace(self, total=weighted_sum(left, [here.get(id, some) for id in ids.tolist()]))
+        return dataclasses.replace(self, total=Sum(whole.weighted_sum(left), float(left.max())))
 
     def gram(self, broadcast: Broadcast) -> Array:
         """The matrix ⟨w_i − w_t, w_j − w_t⟩ over all floating tensors."""
@@ -170,7 +188,7 @@ class Reports:
                 values = np.stack([row[part] for row in rows])
             if self.moved is None or not old.is_floating_point():
                 return values
-            found = self.moved.tile(values, _array(self.moved.base[name].reshape(-1)[part]))
+            found = self.moved.tile(values, array(self.moved.base[name].reshape(-1)[part]))
             return torch.from_numpy(found).to(old.dtype).float().numpy() if narrow else found
 
         return read
@@ -200,14 +218,8 @@ class Reports:
         return found
 
     def _arrays(self, broadcast: Broadcast) -> tuple[list[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]:
-        models = [{k: _array(v) for k, v in model.items()} for model in self._originals()]
-        return models, {k: _array(v) for k, v in broadcast.parameters.items()}
-
-
-def _array(value: Tensor) -> NDArray[Any]:
-    """The tensor as a NumPy array, without a copy unless NumPy lacks the dtype (bfloat16)."""
-    found: NDArray[Any] = (value.double() if value.dtype is torch.bfloat16 else value.detach()).numpy()
-    return found
+        models = [{k: array(v) for k, v in model.items()} for model in self._originals()]
+        return models, {k: array(v) for k, v in broadcast.parameters.items()}
 
 
 def _rebased(model: Parameters, sent: Parameters, current: Parameters) -> Parameters:
@@ -236,8 +248,25 @@ class Limit:
 class Combine(Spelled, PlugPoint, ABC):
     """The *combine* plug point."""
 
-    linear: ClassVar[bool] = False
-    """Whether Σ alpha_i·w_i is all that the rule looks at."""
+    @property
+    def linear(self) -> bool:
+        """Whether Σ alpha_i·w_i is all that the rule looks at, after what it does to one update `alone`.
+
+        Engines and live federations then sum models as they come, if alpha is known before training.
+        """
+        return False
+
+    @property
+    def alone(self) -> Alone | None:
+        """What a linear rule does to one update before it is added: by how much it is multiplied; None if it is not."""
+        return None
+
+    keeps_lost_weight: ClassVar[bool] = False
+    """Whether the weight of a lost client stays with the current model, and is not shared out among the others."""
+
+    def weights(self, alpha: Array) -> Array:
+        """The weights with which a linear rule sums the models, each from alpha_i alone."""
+        return alpha
 
     def init(self) -> State:
         return {}

@@ -10,6 +10,7 @@ import numpy as np
 from fedalpha.combine.base import COMBINES, Limit, Reports
 from fedalpha.combine.mean import mean
 from fedalpha.combine.robust import Wrapper
+from fedalpha.combine.sums import Alone
 from fedalpha.strategies import Array
 from fedalpha.update import Broadcast
 
@@ -29,7 +30,21 @@ class clip(Wrapper):
         if not 0 < self.C < math.inf:
             raise ValueError(f"clip: C = {self.C!r}; give the largest norm of an update, a number > 0")
 
+    @property
+    def linear(self) -> bool:
+        return self.inner.linear
+
+    @property
+    def alone(self) -> Alone:
+        return self._alone
+
+    def _alone(self, norms: Array) -> Array:
+        mine, others = self.shares(norms), self.inner.alone
+        return mine if others is None else others(norms * mine) * mine
+
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
+        if reports.summed:  # clipped before they were added
+            return reports
         return reports.move(broadcast, self.shares(reports.norms(broadcast)))
 
     def shares(self, norms: Array) -> Array:

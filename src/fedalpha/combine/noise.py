@@ -16,6 +16,7 @@ from fedalpha.combine.base import COMBINES, Reports
 from fedalpha.combine.clip import clip
 from fedalpha.combine.mean import mean
 from fedalpha.combine.robust import Wrapper
+from fedalpha.combine.sums import Alone
 from fedalpha.rng import generator
 from fedalpha.select import Select
 from fedalpha.select.poisson import poisson
@@ -62,6 +63,16 @@ class noise(Wrapper):
             raise ValueError(f"{self}: give z ≥ 0 and c in (0, 1]")
         if self.seed != "system" and (type(self.seed) is not int or self.seed < 0):
             raise ValueError(f"noise: seed = {self.seed!r}; give a whole number ≥ 0, or system")
+
+    linear = True
+    keeps_lost_weight = True  # a larger weight than c would not be covered by the noise
+
+    @property
+    def alone(self) -> Alone | None:
+        return self.inner.alone
+
+    def weights(self, alpha: Array) -> Array:
+        return np.minimum(alpha, self.c)
 
     @property
     def C(self) -> float:
@@ -127,8 +138,7 @@ class noise(Wrapper):
     ) -> tuple[Broadcast, State]:
         if not simplex:
             raise ValueError("noise needs weights on the simplex; coefficients have no bounded sensitivity")
-        capped = np.minimum(alpha, self.c)
-        aggregate, following = super().combine(state, broadcast, reports, capped, False)
+        aggregate, following = super().combine(state, broadcast, reports, self.weights(alpha), False)
         drawn_before = int(state["drawn"])
         if self.seed == "system":
             rng = np.random.Generator(np.random.Philox(secrets.randbits(128)))

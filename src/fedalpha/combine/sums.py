@@ -10,19 +10,25 @@ does the same in NumPy, gives the same bytes too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedalpha.fast.blocks import blocks
 from fedalpha.fast.compiled import numba_version
+from fedalpha.fast.gram import norms
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array
 
+Alone = Callable[[Array], Array]
+"""By how much single updates are multiplied before they are added, from their norms ‖w_i − w_t‖ alone."""
 _PIECE = 1 << 15
 _WORTH_COMPILING = 1 << 17
 """Sums of fewer values are done before numba would be imported."""
@@ -30,29 +36,61 @@ _WORTH_THREADS = 1 << 24
 """Sums of fewer values use one thread."""
 
 
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """What is done to single updates before they are added: ``alone`` gives a number from the norm of w_i − w_t."""
+
+    alone: Alone
+    sent: Parameters
+    """w_t"""
+
+    def __call__(self, alpha: Sequence[float], stacked: Parameters) -> list[float]:
+        """The factors of models that are stacked along the first axis."""
+        rows = {name: array(value.to("cpu")) for name, value in stacked.items() if value.is_floating_point()}
+        sent = {name: array(self.sent[name]) for name in rows}
+        found = norms([{name: row[i] for name, row in rows.items()} for i in range(len(alpha))], sent)
+        factors: list[float] = (np.array(alpha) * self.alone(found)).tolist()
+        return factors
+
+
 class Sum:
     """A running Σ alpha_i·w_i: floats in float64; integer buffers come from the heaviest client."""
 
-    def __init__(self, values: Parameters | None = None, heaviest: float = -1.0) -> None:
+    def __init__(
+        self,
+        values: Parameters | None = None,
+        heaviest: float = -1.0,
+        alone: Iterable[tuple[float, float]] = (),
+    ) -> None:
         self.values: Parameters = {} if values is None else values
         self.heaviest = heaviest
+        self.alone = list(alone)
+        """For each update that was scaled before it was added: alpha_i, and the factor of the model in the sum."""
 
     def copy(self) -> Sum:
-        return Sum({name: value.clone() for name, value in self.values.items()}, self.heaviest)
+        return Sum({name: value.clone() for name, value in self.values.items()}, self.heaviest, self.alone)
 
-    def add(self, alpha: float, parameters: Parameters) -> None:
+    def add(self, alpha: float, parameters: Parameters, scale: Scale | None = None) -> None:
         """Add one client's model; raises ValueError if its form differs (torch would broadcast it silently)."""
-        self.add_stack([alpha], {name: value[None] for name, value in parameters.items()})
+        self.add_stack([alpha], {name: value[None] for name, value in parameters.items()}, scale)
 
-    def add_stack(self, alpha: Sequence[float], stacked: Parameters) -> None:
-        """Add several clients' models, stacked along the first axis, one after the other."""
+    def add_stack(self, alpha: Sequence[float], stacked: Parameters, scale: Scale | None = None) -> None:
+        """Add several clients' models, stacked along the first axis, one after the other; scaled ones by ``scale``.
+
+        Only a model is read, and none copied: the i-th update is scaled by adding w_i with a smaller factor, and by
+        leaving the rest to the current model at the end.
+        """
         self._check({name: value.shape[1:] for name, value in stacked.items()})
+        factors = alpha
+        if scale is not None:
+            factors = scale(alpha, stacked)
+            self.alone += zip(alpha, factors, strict=True)
         large = sum(value.numel() for value in stacked.values()) >= _WORTH_COMPILING
         for name, value in stacked.items():
             if value.is_floating_point():
                 if name not in self.values:
                     self.values[name] = torch.zeros(value.shape[1:], dtype=torch.float64)
-                _accumulate(self.values[name], value.detach().to("cpu"), alpha, large and numba_version() is not None)
+                _accumulate(self.values[name], value.detach().to("cpu"), factors, large and numba_version() is not None)
             else:
                 heaviest = max(range(len(alpha)), key=alpha.__getitem__)
                 if alpha[heaviest] > self.heaviest:
@@ -72,6 +110,7 @@ class Sum:
                 elif other.heaviest > self.heaviest:
                     self.values[name] = value.clone()
             self.heaviest = max(self.heaviest, other.heaviest)
+            self.alone += other.alone
 
     def _check(self, shapes: Mapping[str, torch.Size]) -> None:
         for name, value in self.values.items():
@@ -92,6 +131,12 @@ def _accumulate(total: Tensor, values: Tensor, alpha: Sequence[float], compiled:
         piece = slice(start, start + _PIECE)
         for row, weight in zip(rows, weights, strict=True):
             flat[piece].add_(row[piece].to(torch.float64, copy=True).mul_(weight))  # a copy also of float64 values
+
+
+def array(value: Tensor) -> NDArray[Any]:
+    """The tensor as a NumPy array, without a copy unless NumPy lacks the dtype (bfloat16)."""
+    found: NDArray[Any] = (value.double() if value.dtype is torch.bfloat16 else value.detach()).numpy()
+    return found
 
 
 def add_product(total: Tensor, weight: float, values: Tensor) -> None:

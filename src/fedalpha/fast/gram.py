@@ -63,8 +63,10 @@ def gram(models: Sequence[Arrays], current: Arrays) -> Matrix:
     return found
 
 
-def norms(models: Sequence[Arrays], current: Arrays) -> Matrix:
+def norms(models: Sequence[Arrays], current: Arrays, compiles: bool = True) -> Matrix:
     """‖w_i − w_t‖ over all floating arrays of ``current`` (w_t), model by model.
+
+    ``compiles``: whether numba may be imported for it; the bytes are the same without.
 
     >>> norms([{"w": np.array([4.0, 5.0])}], {"w": np.ones(2)})
     array([5.])
@@ -74,7 +76,7 @@ def norms(models: Sequence[Arrays], current: Arrays) -> Matrix:
 
     def some(start: int, stop: int) -> None:
         for i in range(start, stop):
-            sums = [_squares(models[i][name].reshape(-1), old) for name, old in floats.items()]
+            sums = [_squares(models[i][name].reshape(-1), old, compiles) for name, old in floats.items()]
             found[i] = math.sqrt(math.fsum(part for lanes in sums for part in lanes.tolist()))
 
     in_parts(some, len(models), 1)
@@ -127,10 +129,11 @@ def _add_narrow(found: Matrix, flat: Sequence[NDArray[Any]], base: NDArray[Any])
         in_parts(multiply, len(blocks), 4)
 
 
-def _squares(values: NDArray[Any], base: NDArray[Any]) -> Matrix:
+def _squares(values: NDArray[Any], base: NDArray[Any], compiles: bool) -> Matrix:
     """(values − base)² in `_LANES` sums: coordinate j is added to sum j modulo `_LANES`."""
     lanes = np.zeros(min(_LANES, len(base)))
-    if len(base) >= _WORTH_COMPILING and values.dtype == base.dtype == np.float32 and numba_version() is not None:
+    narrow = values.dtype == base.dtype == np.float32
+    if compiles and narrow and len(base) >= _WORTH_COMPILING and numba_version() is not None:
         from fedalpha.fast.kernels import add_squares
 
         add_squares(values, base, lanes)

@@ -75,11 +75,16 @@ class Mean(PlugPoint):
     """Σ alpha_i·w_i, to the bit what ``mean`` gives in torch."""
 
     linear = True
+    alone = None
+    keeps_lost_weight = False
     clipped_to = None
     wants: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return "mean"
+
+    def weights(self, alpha: Numbers) -> Numbers:
+        return alpha
 
     def init(self) -> State:
         return {}

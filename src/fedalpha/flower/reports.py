@@ -130,7 +130,7 @@ class Reports:
         total = {k: v / mass if is_float(v) else v for k, v in self.total.items()}
         return dataclasses.replace(self, total=total)
 
-    def total_of(self, ids: NDArray[np.int64], alpha: Array) -> Reports:
+    def total_of(self, ids: NDArray[np.int64], alpha: Array, alone: None, broadcast: Model) -> Reports:
         """A copy with the sum over the clients of an order (``ids``), in whose blocks lost clients are left out."""
         if self.total is not None:
             return self

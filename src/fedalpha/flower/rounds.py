@@ -89,7 +89,7 @@ class Round:
         order, rules = self.order, self.rules
         assert order is not None
         streams = isinstance(replies, Pulled) and replies.lazy and rules.fault is None and not order.hold
-        running = Running(order.alpha) if streams and order.alpha is not None else None
+        running = self._running(order) if streams and order.alpha is not None else None
         gate = Gate(rules.algorithm.admission, self.state.broadcast, self.seed, self.state.round)
         place = {id: place for place, id in enumerate(order.ids.tolist())}
         items, problems = [], {}
@@ -114,6 +114,10 @@ class Round:
         if rules.fault is not None:
             items = rules.fault.reports(self.scene(), items)
         self.heard = self.heard.and_reports(rules.form.reports(items, running), problems)
+
+    def _running(self, order: Train) -> Running:
+        assert order.alpha is not None
+        return Running(order.alpha, order.alone, self.rules.form.arrays(self.state.broadcast.parameters))
 
     def nothing_came(self, why: str) -> None:
         """End the wait for replies without any."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedalpha.fast.blocks import blocks
 from fedalpha.fast.compiled import numba_version
+from fedalpha.fast.gram import norms
 from fedalpha.fast.threads import in_parts
 from fedalpha.strategies import Array
 
@@ -39,7 +40,8 @@ class Running:
     ``alpha`` holds the weights of all clients of the order, whether they deliver or not: they decide the blocks.
     Models wait until two are there, and both are then added in one pass over the sum. So blocks of one or two
     clients need no array besides the sum; larger blocks have an array of their own, and models do not wait.
-    Replies come over a network, so this is not compiled: numba alone takes 140 MB.
+    Replies come over a network, so this is not compiled: numba alone takes 140 MB. ``alone`` says from the norm of an
+    update w_i − w_t by how much it is multiplied before it is added; ``sent`` is w_t.
 
     >>> running = Running(np.array([0.25, 0.75]))
     >>> running.add(0, {"w": np.ones(2)})
@@ -48,8 +50,15 @@ class Running:
     {'w': array([0.25, 0.25])}
     """
 
-    def __init__(self, alpha: Array) -> None:
-        self.alpha = alpha.tolist()
+    def __init__(
+        self,
+        alpha: Array,
+        alone: Callable[[Array], Array] | None = None,
+        sent: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
+        self.alpha: list[float] = alpha.tolist()
+        self._alone, self._sent = alone, sent or {}
+        self._factors: dict[int, float] = {}
         self.heaviest = -1.0
         parts = blocks(len(alpha))
         self._block = {place: block for block in parts for place in block}
@@ -63,6 +72,9 @@ class Running:
         """Add the model of the client at a place of the order; its weight 0 adds nothing."""
         if self.alpha[place] == 0:
             return
+        if self._alone is not None:
+            factor = self.alpha[place] * self._alone(norms([model], self._sent, compiles=False))
+            self._factors[place] = float(factor[0])
         if self._size == 2 and self._waiting and self._block[self._waiting[0][0]] is not self._block[place]:
             self._add_waiting()  # so that no block is added in two passes
         self._waiting.append((place, model))
@@ -73,6 +85,11 @@ class Running:
         """The sum of what was added: floats in float64, integer buffers of the heaviest client."""
         self._add_waiting()
         self._merge()
+        rest = math.fsum(self.alpha[place] for place in self._factors) - math.fsum(self._factors.values())
+        if rest:
+            for name, old in self._sent.items():
+                if is_float(old):
+                    _add(self._total[name].reshape(-1), [old.reshape(-1)], [[rest]])
         return self._total
 
     def _add_waiting(self) -> None:
@@ -98,7 +115,7 @@ class Running:
         """The weights of the models that wait, one list per block."""
         found: dict[range, list[float]] = {}
         for place, _ in waiting:
-            found.setdefault(self._block[place], []).append(self.alpha[place])
+            found.setdefault(self._block[place], []).append(self._factors.get(place, self.alpha[place]))
         return list(found.values())
 
     def _merge(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,8 @@ class Train:
     """Have these clients train.
 
     ``alpha`` (aligned with ``ids``) is given when the weights are known before training and the combine
-    rule is linear: the reports may then come with Σ alpha_i·w_i instead of every model. ``states`` holds the
+    rule is linear: the reports may then come with Σ alpha_i·w_i instead of every model. ``alone`` is what the rule does
+    to one update before it is added (`Combine.alone`). ``states`` holds the
     clients' states, ``wanted`` what to report besides the ``train`` loss: other losses, ``labels``. ``hold``: keep
     every model until all have arrived, because the strategy does not renormalise in proportion if a client is lost
     (a cap).
@@ -49,6 +50,7 @@ class Train:
     states: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     wanted: frozenset[str] = frozenset()
     hold: bool = False
+    alone: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True)

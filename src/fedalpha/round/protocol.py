@@ -70,7 +70,7 @@ def advance(
         cohort, found = weigh_reports(known, reports, needs, heard, gate)
     else:
         rule = algorithm.weigh.in_force(state.weigh, cohort)
-        found, reports = share_out(weighed, present, rule, train, reports)
+        found, reports = share_out(known, weighed, present, rule, train, reports)
     if not isinstance(found, Weighed):
         return ending.stop(cohort, found, reports)
 

@@ -71,9 +71,11 @@ def training(known: Known, cohort: Cohort, weighed: Weighed | None, needs: froze
     if weighed is None:
         return Train(state.round, cohort.ids, None, state.clients, wants | needs)
     counts = weighed.alpha != 0
-    alpha = weighed.alpha[counts] if algorithm.combine.linear else None
+    combine = algorithm.combine
+    alpha = combine.weights(weighed.alpha[counts]) if combine.linear else None
     rule = algorithm.weigh.in_force(state.weigh, cohort)
-    return Train(state.round, cohort.ids[counts], alpha, state.clients, wants, hold=rule.ceiling < 1)
+    hold = rule.ceiling < 1 and not combine.keeps_lost_weight
+    return Train(state.round, cohort.ids[counts], alpha, state.clients, wants, hold, combine.alone)
 
 
 def _remeasured(cohort: Cohort, places: list[int], heard: Heard) -> Cohort | Measure:
@@ -128,26 +130,30 @@ def _one_by_one(train: Train) -> Train:
 
 
 def share_out(
-    weighed: Weighed, ids: Ids, rule: Strategy, train: Train, reports: Any
+    known: Known, weighed: Weighed, ids: Ids, rule: Strategy, train: Train, reports: Any
 ) -> tuple[Weighed | Train | Short, Any]:
     """The weights and the reports after some clients that were weighed have been lost.
 
     A lost client weighs 0, and the weights of the others follow from `Strategy.renormalise`. With a linear combine
     rule the models are summed with the weights that were ordered, and the sum is divided by the total weight that
     arrived: the bytes are the same whether models were collected or summed on the way. If the rule renormalises
-    otherwise (a cap), the models are ordered one by one.
+    otherwise (a cap), the models are ordered one by one. Some combine rules leave that weight with w_t.
     """
     alpha, here = weighed.alpha, np.isin(ids, reports.ids)
     lost = len(train.ids) - len(reports.ids)
     if here[alpha != 0].all() or not alpha[here].any():
         return Weighed(np.where(here, alpha, 0.0), weighed.state, lost), reports
+    broadcast = known.state.broadcast
+    if known.algorithm.combine.keeps_lost_weight:
+        left = np.where(here, alpha, 0.0)
+        return Weighed(left, weighed.state, lost), reports.total_of(train.ids, train.alpha, train.alone, broadcast)
     try:
         shared = rule.renormalise(alpha[here])
     except TooFewError as error:
         return Short(str(error)), reports
     mass = math.fsum(alpha[here].tolist()) if rule.traits.simplex else 1.0
     if train.alpha is not None and np.array_equal(shared, alpha[here] / mass):
-        reports = reports.total_of(train.ids, train.alpha)
+        reports = reports.total_of(train.ids, train.alpha, train.alone, broadcast)
         reports = reports.divided(mass) if rule.traits.simplex else reports
     elif reports.summed and reports.final:
         why = f"a client was lost, and {rule} cannot share out its weight where only a sum is known"

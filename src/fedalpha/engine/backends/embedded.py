@@ -74,7 +74,7 @@ class Embedded:
             reports += some
             if total is not None:
                 total.merge(*sums)
-        return Reports(reports, total)
+        return Reports.of_sum(reports, total, broadcast)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
         starts = self.site.evaluation_tasks(part)
@@ -128,11 +128,11 @@ class _Crew:
         early: dict[int, list[Sum]] = {}
         total = Sum() if summing else None
         merged = 0
-        for index, place, (reports, heaviest) in pool.map(
+        for index, place, (reports, told) in pool.map(
             [("train", (int(first[i]), order)) for i, order in enumerate(orders)]
         ):
             if total is not None:
-                parts = [Sum(values, most) for values, most in zip(self._sums[place], heaviest, strict=False)]
+                parts = [Sum(values, *most) for values, most in zip(self._sums[place], told, strict=False)]
                 if index == merged:
                     total.merge(*parts)
                     merged += 1
@@ -147,7 +147,7 @@ class _Crew:
                     for i, r in enumerate(reports)
                 ]
             found[index] = reports
-        return Reports([r for index in range(len(orders)) for r in found[index]], total)
+        return Reports.of_sum([r for index in range(len(orders)) for r in found[index]], total, broadcast)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -194,7 +194,7 @@ class _Crew:
                 reports, sums = self.site.fulfil(self._here, order, keep, self._sums[place])
                 for mine, part in zip(self._sums[place], sums, strict=False):
                     copy_into(mine, {k: v for k, v in part.values.items() if v is not mine[k]})
-                return reports, [part.heaviest for part in sums]
+                return reports, [(part.heaviest, part.alone) for part in sums]
         raise ValueError(f"unknown task {task!r}")
 
 

@@ -31,6 +31,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from fedalpha.combine import Reports, Sum
+from fedalpha.combine.sums import Scale
 from fedalpha.data.federations import Federation
 from fedalpha.engine.backends.embedded import Embedded
 from fedalpha.engine.backends.pool import WorkerError
@@ -93,6 +94,7 @@ class Flower:
         arrays, extras = to_arrays(broadcast.parameters), to_arrays(broadcast.extras)
         reports: list[Report] = []
         total = None if job.alpha is None else Sum()
+        scale = None if job.alone is None else Scale(job.alone, broadcast.parameters)
         for some in _groups(len(job.ids)):
             tasks = []
             for place in (p for block in some for p in block):
@@ -108,14 +110,14 @@ class Flower:
                     losses, steps, samples, state, labels = pickle.loads(reply["config"]["report"])
                     model = to_parameters(reply["arrays"])
                     if job.alpha is not None:
-                        part.add(float(job.alpha[place]), model)
+                        part.add(float(job.alpha[place]), model, scale)
                     kept = None if job.alpha is not None else model
                     sent = to_parameters(reply["extras"])
                     report = Report(int(job.ids[place]), kept, losses, steps, samples, sent, state, labels=labels)
                     reports.append(report)
                 if total is not None:
                     total.merge(part)
-        return Reports(reports, total)
+        return Reports.of_sum(reports, total, broadcast)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
         return self._server.evaluate(broadcast, part)

@@ -70,7 +70,7 @@ class Ray:
             reports += some
             if total is not None:
                 total.merge(*sums)
-        return Reports(reports, total)
+        return Reports.of_sum(reports, total, broadcast)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
         tasks = [(part, start) for start in self._site.evaluation_tasks(part)]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fedalpha.combine import Sum, blocks
+from fedalpha.combine.sums import Alone, Scale
 from fedalpha.data.federations import Examples, Federation, Pooled
 from fedalpha.models import Parameters
 from fedalpha.rng import Draws
@@ -49,6 +50,7 @@ class Order:
     alpha: list[float] | None
     blocks: list[int]
     widths: frozenset[int] = frozenset()
+    alone: Alone | None = None
 
 
 class ClientSite(Site):
@@ -112,7 +114,9 @@ class ClientSite(Site):
             ids = job.ids[part].tolist()
             states = [job.states.get(id, {}) for id in ids]
             alpha = None if job.alpha is None else job.alpha[part].tolist()
-            made.append(Order(job.round, ids, states, job.wanted, alpha, [len(block) for block in some]))
+            made.append(
+                Order(job.round, ids, states, job.wanted, alpha, [len(block) for block in some], alone=job.alone)
+            )
         if together:
             widths = frozenset(part.stop - part.start for order in made for part in portions(len(order.ids)))
             made = [dataclasses.replace(order, widths=widths) for order in made]
@@ -142,6 +146,7 @@ class ClientSite(Site):
         Floats are summed in the memory of ``room``, a model for each block, if it is given.
         """
         sums = [] if order.alpha is None else [Sum() for _ in order.blocks]
+        scale = None if order.alone is None else Scale(order.alone, broadcast.parameters)
         for total, place in zip(sums, room or (), strict=False):
             total.values = {k: v.zero_() for k, v in place.items() if v.is_floating_point()}
         ends = np.cumsum(order.blocks).tolist()
@@ -158,7 +163,7 @@ class ClientSite(Site):
                 low, high = max(start, end - size), min(len(reports), end)
                 if low < high:
                     rows = slice(low - start, high - start)
-                    total.add_stack(order.alpha[low:high], {n: value[rows] for n, value in stack.parameters.items()})
+                    total.add_stack(order.alpha[low:high], {n: v[rows] for n, v in stack.parameters.items()}, scale)
         return reports, sums
 
     def _trained(self, broadcast: Broadcast, order: Order) -> Iterator[Stack]:

@@ -68,7 +68,7 @@ class Secure(Spelled, ABC):
     def check(self, company: Company) -> None:
         """Raise ValueError for rules that need more than a sum, or that would let clients' models or losses through."""
         combine, update, select = company.combine, company.update, company.select
-        if not combine.linear and not getattr(combine, "private", False):
+        if (not combine.linear or combine.alone) and not getattr(combine, "private", False):
             raise ValueError(
                 f"combine = {combine} looks at single models, which {self.text_name} hides from the server; use mean, "
                 "or noise(clip(mean, …), …)"

@@ -60,7 +60,7 @@ class blind(Secure):
             raise ValueError(f"select = {company.select} asks clients for their losses, which blind hides; use uniform")
         if company.reevaluate:
             raise ValueError("reevaluate weighs clients by losses, which blind hides; leave it out")
-        if not company.combine.linear:
+        if not company.combine.linear or company.combine.alone:
             raise ValueError(f"combine = {company.combine} needs a bound on the weights, which blind hides; use masked")
 
     def played(self, algorithm: Any) -> Any:
