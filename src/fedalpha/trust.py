@@ -60,7 +60,7 @@ def need(kind: str, what: str, consequence: str, own_word: str) -> None:
         _remember(line)
         return
     raise UntrustedError(
-        f"{shown(file.path)} asks to {consequence}. It is done only if you say so: look at it, then give --trust "
+        f"{shown(file.path)} asks to {consequence}. This needs your consent: look at it, then give --trust "
         f"(trust=True in Python), or {own_word}"
     )
 

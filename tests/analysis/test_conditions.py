@@ -65,7 +65,7 @@ def test_texts_and_objects_are_the_same() -> None:
         ("accuracy >= 60", "a fraction between 0 and 1"),
         ("acuracy >= 0.6", "did you mean 'accuracy'"),
         ("patience(los, rounds=5)", "did you mean 'loss'"),
-        ("patience(steps)", "no better direction"),
+        ("patience(steps)", "no direction that counts as better"),
         ("patience(loss, rounds=0)", "rounds ≥ 1"),
         ("patience(loss, rounds=2.5)", "rounds ≥ 1"),
         ("patience(loss, least=-1)", "a number ≥ 0"),

@@ -150,7 +150,7 @@ def test_no_mean_of_the_runs_that_did_not_stop() -> None:
     stopped, slow = run([0.1, 0.7], rounds=3), run([0.1, 0.2, 0.3, 0.4])
     found = summaries("accuracy@2", a=[slow, slow], b=[stopped, slow])["b"]
     assert (found.text, found.missing, found.difference) == ("–", 1, None)
-    assert found.note.startswith("no answer from 1 of 2 runs")
+    assert found.note.startswith("no value in 1 of 2 runs")
     assert summaries("R_60", a=[slow, slow], b=[stopped, slow])["b"].mean.mean == 2.0
 
 

@@ -124,7 +124,7 @@ def test_an_installed_package_is_used_and_kept(closed: Path, tmp_path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(closed: Path, tmp_path) -> None:
     fill(tmp_path / "debian")
     closed.parent.write_text("a file where the folder should be")
-    with pytest.raises(DataUnavailable, match=r"cannot keep .*FEDALPHA_DATA"):
+    with pytest.raises(DataUnavailable, match=r"cannot write .*FEDALPHA_DATA"):
         small(Folder("installed", tmp_path / "debian")).obtain()
 
 

@@ -74,7 +74,7 @@ def test_cohorts_that_are_drawn_again_are_paid_for() -> None:
     missed = 10 * float(binom.cdf(3, 59, 0.3))
     assert 1e-6 < missed < 1e-3
     text = "poisson(C=0.3, least=4)"
-    with pytest.raises(ValueError, match="draws again too often for delta = 1e-05"):
+    with pytest.raises(ValueError, match="redraws cohorts too often for delta = 1e-05"):
         privacy.epsilon(2.0, 10, 1e-5, sampling=text, clients=60)
     paid = privacy.epsilon(4.0, 10, 0.01, sampling=text, clients=60)
     free = privacy.epsilon(4.0, 10, 0.01, sampling=0.3)

@@ -155,7 +155,7 @@ def test_what_flower_strategies_are_taken() -> None:
             with pytest.raises(ValueError, match=f"over = {name} does not build on a weighted mean.*combine="):
                 FedAlpha("FedAvg", over=over)
     for wrong in (FedAdam, "FedAdam"):
-        with pytest.raises(TypeError, match=r"is no Flower strategy; give an object, such as FedAdam\(eta=0.01\)"):
+        with pytest.raises(TypeError, match=r"is not a Flower strategy; give an object, such as FedAdam\(eta=0.01\)"):
             FedAlpha("FedAvg", over=wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Loops has a start\(\) of its own"):
         FedAlpha("FedAvg", over=Loops())

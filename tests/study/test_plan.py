@@ -159,7 +159,7 @@ def test_settings_beat_the_protocol_and_the_grid_beats_settings() -> None:
         ({"protocols": {"printed": {"lrr": 1}}}, "protocols.printed: unknown setting 'lrr'; did you mean 'lr'"),
         ({"protocols": {"printed": {"log": ["csv(x)"]}}}, "protocols.printed: log belongs to a single run"),
         ({"protocols": {"printed": {"stop_at": "loss < 1"}}}, "protocols.printed: unknown setting 'stop_at'"),
-        ({"name": "a/b"}, "name: 'a/b' cannot name a folder"),
+        ({"name": "a/b"}, "name: 'a/b' cannot be the name of a folder"),
         ({"seeds": "3-0"}, "rising range"),
         ({"methods": [{"lr": 1}]}, "has no name"),
         ({"methods": [{"name": "FedAvg"}]}, "methods: FedAvg is given twice"),

@@ -66,7 +66,7 @@ class Summary:
     def note(self) -> str:
         """What a reader must know besides the numbers."""
         if self.missing:
-            return f"no answer from {self.missing} of {self.runs} runs: ended, or not evaluated then"
+            return f"no value in {self.missing} of {self.runs} runs: not measured, or stopped earlier"
         return f"same rounds as {self.same_as}" if self.same_as else ""
 
 

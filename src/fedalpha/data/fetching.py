@@ -112,6 +112,6 @@ def _keep(path: Path, content: bytes) -> None:
         write_atomically(path, content)
     except OSError as error:
         raise DataUnavailable(
-            f"cannot keep {path} ({error.strerror}); free some space, or set FEDALPHA_DATA to a folder "
+            f"cannot write {path} ({error.strerror}); free some space, or set FEDALPHA_DATA to a folder "
             "that can be written"
         ) from error

@@ -52,7 +52,7 @@ class Part(Spelled):
         chosen = self._clients(found)
         groups = found.groups()
         if not 0 < len(chosen) < len(groups):
-            raise ValueError(f"{len(groups)} clients leave none for {self}; give more clients, or another share")
+            raise ValueError(f"of {len(groups)} clients none is left for {self}; give more clients, or another share")
         samples = np.concatenate([groups[i] for i in chosen])
         test, owner = found.test, found.test_owner
         if test is not None and owner is not None:

@@ -93,7 +93,7 @@ class Folder(Route):
                 yield file, _unpack(content)
         if absent:
             missing = f"{self.path} has no {', '.join(absent)}"
-            raise RouteFailed(missing if self.here() else f"there is no {self.path}")
+            raise RouteFailed(missing if self.here() else f"{self.path} does not exist")
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def epsilon(
     if not isinstance(select, poisson):
         return epsilon(z, rounds, delta)
     if clients is None:
-        raise ValueError(f"{select} draws small cohorts again; pass clients=, so that this is paid from delta")
+        raise ValueError(f"{select} redraws cohorts that are too small; pass clients=, so that delta accounts for it")
     missed = rounds * float(binom.cdf(select.least - 1, clients - 1, select.C))
     found = math.inf
     for _ in range(50):  # δ for the mechanism, after what redrawing costs at this ε: missed·(1 + e^ε)
@@ -74,7 +74,7 @@ def epsilon(
             return found
         found = following * (1 + 1e-9)
     raise ValueError(
-        f"{select} with {clients} clients draws again too often for delta = {delta:g}: the chance is {missed:.3g}; "
+        f"{select} with {clients} clients redraws cohorts too often for delta = {delta:g}: the chance is {missed:.3g}; "
         "raise C, or lower least"
     )
 

@@ -50,7 +50,7 @@ def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.F
     if settings:
         raise ValueError(f"pass {', '.join(sorted(settings))} to {type(over).__name__}(…), not to FedAlpha")
     if not isinstance(over, flower.Strategy):
-        raise TypeError(f"over = {over!r} is no Flower strategy; give an object, such as FedAdam(eta=0.01)")
+        raise TypeError(f"over = {over!r} is not a Flower strategy; give an object, such as FedAdam(eta=0.01)")
     name = type(over).__name__
     theirs = next((kind for kind in type(over).__mro__ if kind.__module__.split(".")[0] == "flwr"), None)
     if theirs not in _MEANS:
@@ -106,7 +106,7 @@ def rules(
         raise ValueError("apply= and over= are both rules for the server's step; give one of them")
     if select is not None and base.fraction_train not in (0.0, 1.0):
         raise ValueError(
-            f"select = {select} and fraction_train = {base.fraction_train} both say who trains; give one of them"
+            f"select = {select} and fraction_train = {base.fraction_train} both choose the clients that train; give one of them"
         )
     needing_torch = {
         name: value

@@ -61,7 +61,7 @@ def check(clock: State, round: int, clients: int) -> None:
             raise ValueError("its clients in training are not clients of this run")
         version, lost, before = flight["version"], flight["lost"], flight["before"]
         if type(version) is not int or not 0 <= version <= round or (version < round and version not in versions):
-            raise ValueError("a client trains from a version that there was not")
+            raise ValueError("a client trains from a version that does not exist")
         if not finite(flight["end"]) or not isinstance(before, float | np.floating | None):
             raise ValueError("the time or the loss of a client in training is not a number")
         if not (lost is None or (isinstance(lost, str) and len(lost) <= 200)):

@@ -73,7 +73,7 @@ def check_state(
     if (best := state.watch.get("best")) is not None:
         last = len(rows) - 1 if clients is not None else state.round
         if type(best["round"]) is not int or not 0 <= best["round"] <= last:
-            raise ValueError("its best model is of a round that there was not")
+            raise ValueError("its best model is of a round that was not played")
         form(best["model"])
     _alike(dataclasses.replace(state, broadcast=None), dataclasses.replace(start, broadcast=None), "state")
     found, expected = (form(parameters) for parameters in _models(state, start))

@@ -122,7 +122,7 @@ class Study(BaseModel):
     def _name(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
             raise ValueError(
-                f"{quoted(value)} cannot name a folder; take letters, digits, '.', '_' and '-', a letter first"
+                f"{quoted(value)} cannot be the name of a folder; use letters, digits, '.', '_' and '-', a letter first"
             )
         return value
 
@@ -170,7 +170,7 @@ class Study(BaseModel):
                     raise ValueError(f"{name} is searched; add a [tune] table with budget = …, or give a value")
         if self.reference is not None and self.reference not in self.names:
             raise ValueError(
-                f"reference = {self.reference!r} is not one of the strategies; write it as it stands there"
+                f"reference = {self.reference!r} is not one of the strategies; write it exactly as in the list"
             )
         self._check_names()
         for name, given in self.protocols.items():
@@ -189,7 +189,7 @@ class Study(BaseModel):
             Measure.parse(measure)
             for strategy in strategies:
                 if strategy not in self.names:
-                    raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it as it stands there")
+                    raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it exactly as in the list")
         cases = self.variations() if any(p.case is not None for p in self.published) else {}
         for figure in self.published:
             if figure.case is not None and not any(figure.of(case) for case in cases):

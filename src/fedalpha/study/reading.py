@@ -21,7 +21,7 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"{file} is not valid TOML: {shown(error)}; texts stand in quotes") from None
+        raise ValueError(f"{file} is not valid TOML: {shown(error)}; put texts in quotes") from None
     try:
         with reading(file, trust):
             found = study(values)

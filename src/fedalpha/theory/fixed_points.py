@@ -48,7 +48,7 @@ def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
     terms = risk(end, problem.n)
     if terms is None:
         raise ValueError(
-            f"no law says where {end} converges; laws are known for FedAvg, the Worse family and FedBetter "
+            f"the limit of {end} is not known; limits are known for FedAvg, the Worse family and FedBetter "
             "with known optima"
         )
     if all(t.k == 0 and np.isinf(t.T) and t.prior == "size" for t in terms):

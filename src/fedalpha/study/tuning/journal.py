@@ -39,7 +39,7 @@ class _Raced(_Part):
     def _whole(self) -> _Raced:
         named = {*self.dropped, *(drop.behind for drop in self.dropped.values())}
         if not named <= self.scores.keys() or len(self.dropped) >= max(2, len(self.scores)):
-            raise ValueError("who was dropped did not take part")
+            raise ValueError("a candidate that was dropped did not take part")
         for name, scores in self.scores.items():
             length = self.dropped[name].seeds if name in self.dropped else len(self.seeds)
             if not length <= len(scores) <= len(self.seeds) or (self.seeds and not scores):

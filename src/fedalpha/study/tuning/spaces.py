@@ -256,7 +256,7 @@ def _dimension(name: str, node: ast.Call) -> Dimension:
 def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Name):
         if node.id in _KINDS:
-            raise ValueError(f"{node.id!r} cannot stand inside a space")
+            raise ValueError(f"{node.id!r} is not allowed in a space")
         return node.id
     try:
         value = ast.literal_eval(node)
