@@ -206,7 +206,7 @@ def test_arguments_that_cannot_be_meant_are_named() -> None:
     for given, message in (
         ({"save": "state"}, r"named by out="),
         ({"apply": "fedadam", "over": FedAdam()}, "apply= and over="),
-        ({"select": "uniform(C=0.5)", "fraction_train": 0.5}, "both say who trains"),
+        ({"select": "uniform(C=0.5)", "fraction_train": 0.5}, "both choose the clients that train"),
         ({"evaluate": Evaluate(reevaluate=2)}, r"validation=evaluate_on"),
         ({"states": "cloud"}, "give server or node"),
         ({"bound": 0.5}, "bound = 0.5"),

@@ -96,5 +96,5 @@ def test_rules_without_a_law_say_so() -> None:
     "text", ["FedWorse(optima=estimated)", "FedBetter(optima=estimated)", "mix(FedSoftWorse(optima=estimated), FedAvg)"]
 )
 def test_estimated_optima_have_no_law(text: str) -> None:
-    with pytest.raises(ValueError, match="limit of .* is not known"):
+    with pytest.raises(ValueError, match=r"limit of .* is not known"):
         fixed_point(LINE, text)

@@ -110,7 +110,9 @@ class Patience(Spelled, Condition, name="patience"):
     def __post_init__(self) -> None:
         if _known(self.column, str(self)).better is None:
             better = [c.name for c in stored("none") if c.better]
-            raise ValueError(f"{self}: {self.column} has no direction that counts as better; use one of {', '.join(better)}")
+            raise ValueError(
+                f"{self}: {self.column} has no direction that counts as better; use one of {', '.join(better)}"
+            )
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 1:
             raise ValueError(f"{self}: rounds = {self.rounds!r}; give a number of rounds ≥ 1")
         if not self.least >= 0:

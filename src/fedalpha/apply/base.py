@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from fedalpha.strategies import State
-from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.plug_point import PlugPoint
 from fedalpha.text import Registry, Spelled
 from fedalpha.update import Broadcast
 

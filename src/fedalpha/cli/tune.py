@@ -79,7 +79,9 @@ def _from_options(strategies: list[str], seeds: str | None, table: dict[str, Any
     if len(strategies) < 2:
         raise ValueError("give a file, or at least two strategies: --strategy FedAvg --strategy FedWorse")
     if "budget" not in table:
-        raise ValueError("give --budget: the rounds that may be spent on tuning each strategy, such as those of 100 runs")
+        raise ValueError(
+            "give --budget: the rounds that may be spent on tuning each strategy, such as those of 100 runs"
+        )
     values = {"name": "tune", "strategies": strategies, "seeds": seeds or 20, "settings": options, "tune": table}
     return study(values)
 

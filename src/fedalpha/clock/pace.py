@@ -8,7 +8,7 @@ from typing import Any
 from fedalpha.clock.availability import AVAILABILITIES, Availability, always
 from fedalpha.clock.servers import SERVERS, Server, synchronous
 from fedalpha.clock.speeds import CLOCKS, Clock
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.text import Registry
 
 
@@ -75,23 +75,23 @@ class Pace:
         self.availability.check(population)
         check_server(self.server, population.clients)
 
-    def check_company(self, company: Company, shadows: frozenset[str] = frozenset()) -> None:
+    def check_algorithm(self, algorithm: AnyAlgorithm, shadows: frozenset[str] = frozenset()) -> None:
         """Raise ValueError for rules that do not work at this pace; ``shadows``: what shadow rules look at."""
-        if self.timed and (secure := getattr(company, "secure", None)) is not None:
+        if self.timed and (secure := getattr(algorithm, "secure", None)) is not None:
             raise ValueError(
                 f"{secure} has no simulated time: updates are masked together with those of a whole cohort; leave "
                 "clock out"
             )
         plain = self.server.waits and self.server.first is None and self.availability == always()
         if not plain:
-            for rule in _rules(company):
+            for rule in _rules(algorithm):
                 if reason := rule.against_absence:
                     raise ValueError(
                         f"{rule} does not work with server = {self.server}, availability = {self.availability}: "
                         f"{reason}; use server=synchronous and availability=always"
                     )
         if not self.server.waits:
-            check_stale(self.server, company, shadows)
+            check_stale(self.server, algorithm, shadows)
 
 
 def check_server(server: Server, clients: int | None) -> None:
@@ -101,15 +101,15 @@ def check_server(server: Server, clients: int | None) -> None:
         raise ValueError(f"{server} needs {need} updates, but there are {clients} clients; give at most {clients}")
 
 
-def check_stale(server: Server, company: Company, shadows: frozenset[str] = frozenset()) -> None:
+def check_stale(server: Server, algorithm: AnyAlgorithm, shadows: frozenset[str] = frozenset()) -> None:
     """Raise ValueError for rules that do not work with updates of older versions."""
-    for rule in _rules(company):
+    for rule in _rules(algorithm):
         if reason := rule.against_stale:
             raise ValueError(f"{rule} does not work with {server}: {reason}; choose another rule or server=synchronous")
-    if company.reevaluate:
+    if algorithm.reevaluate:
         raise ValueError(
-            f"reevaluate = {company.reevaluate} does not work with {server}: the server would measure a rebased model, "
-            "which no client has trained; leave it at 0"
+            f"reevaluate = {algorithm.reevaluate} does not work with {server}: the server would measure a rebased "
+            "model, which no client has trained; leave it at 0"
         )
     if "before" in shadows:
         raise ValueError(
@@ -118,5 +118,5 @@ def check_stale(server: Server, company: Company, shadows: frozenset[str] = froz
         )
 
 
-def _rules(company: Company) -> tuple[Any, ...]:
-    return company.select, company.update, company.weigh, company.combine, company.apply
+def _rules(algorithm: AnyAlgorithm) -> tuple[Any, ...]:
+    return algorithm.select, algorithm.update, algorithm.weigh, algorithm.combine, algorithm.apply

@@ -20,7 +20,7 @@ from fedalpha.fast.gram import gram, norms
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
 from fedalpha.strategies.cohort import cosines
-from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.plug_point import PlugPoint
 from fedalpha.text import Registry, Spelled
 from fedalpha.update import Broadcast, Report
 from fedalpha.update.base import not_finite

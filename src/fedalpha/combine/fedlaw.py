@@ -16,7 +16,7 @@ from fedalpha.combine.base import COMBINES, Combine, Reports
 from fedalpha.fast.threads import single_thread
 from fedalpha.models import Parameters
 from fedalpha.strategies import Array, State
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.update import Broadcast
 
 
@@ -52,11 +52,11 @@ class fedlaw(Combine):
     def wants(self) -> frozenset[str]:
         return frozenset({"server"})
 
-    def check(self, company: Company) -> None:
-        if company.combine is not self:
-            raise ValueError(f"{company.combine}: fedlaw learns from the models as they are sent; write {self} alone")
-        if not company.weigh.traits.simplex:
-            raise ValueError(f"fedlaw starts from weights on the simplex; {company.weigh} has none, choose another")
+    def check(self, algorithm: AnyAlgorithm) -> None:
+        if algorithm.combine is not self:
+            raise ValueError(f"{algorithm.combine}: fedlaw learns from the models as they are sent; write {self} alone")
+        if not algorithm.weigh.traits.simplex:
+            raise ValueError(f"fedlaw starts from weights on the simplex; {algorithm.weigh} has none, choose another")
 
     def learn(self, broadcast: Broadcast, reports: Reports, alpha: Array, server: Any) -> Array:
         with single_thread():

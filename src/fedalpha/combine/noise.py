@@ -21,7 +21,7 @@ from fedalpha.rng import generator
 from fedalpha.select import Select
 from fedalpha.select.poisson import poisson
 from fedalpha.strategies import Array, State
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.update import Broadcast, Update
 
 _PIECE = 1 << 18
@@ -93,40 +93,40 @@ class noise(Wrapper):
     def against_absence(self) -> str:
         return "its privacy statement counts on cohorts that are drawn at random from all clients"
 
-    def check(self, company: Company) -> None:
+    def check(self, algorithm: AnyAlgorithm) -> None:
         """Raise ValueError for a strategy that the noise does not cover, and for rules that bypass the noise."""
-        if company.combine is not self:
+        if algorithm.combine is not self:
             raise ValueError(
-                f"{company.combine} has its noise inside another rule, where it is not known what the noise covers; "
+                f"{algorithm.combine} has its noise inside another rule, where it is not known what the noise covers; "
                 f"write {self} alone"
             )
-        select, update = type(company.select), type(company.update)
+        select, update = type(algorithm.select), type(algorithm.update)
         if select.ask is not Select.ask or select.learn is not Select.learn:
             raise ValueError(
-                f"{company.select} selects clients by their losses, which the noise does not cover; "
+                f"{algorithm.select} selects clients by their losses, which the noise does not cover; "
                 "use uniform(C=…) with noise"
             )
         if update.absorb is not Update.absorb:
             raise ValueError(
-                f"{company.update} puts what clients send into the next broadcast without noise, so the model is not "
+                f"{algorithm.update} puts what clients send into the next broadcast without noise, so the model is not "
                 "private; use an update that sends a model alone, such as sgd or fedprox"
             )
-        if company.reevaluate:
+        if algorithm.reevaluate:
             raise ValueError(
-                f"reevaluate = {company.reevaluate} weighs some clients by what the server measures, and which clients "
-                "depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
+                f"reevaluate = {algorithm.reevaluate} weighs some clients by what the server measures, and which "
+                "clients depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
             )
-        fewest = math.ceil(1 / company.weigh.ceiling - 1e-9)
-        if isinstance(company.select, poisson) and company.select.least < fewest:
+        fewest = math.ceil(1 / algorithm.weigh.ceiling - 1e-9)
+        if isinstance(algorithm.select, poisson) and algorithm.select.least < fewest:
             raise ValueError(
-                f"{company.select} may draw fewer than the {fewest} clients that {company.weigh} needs to share out "
-                "all of the weight: such a round would keep the model, which no ε accounts for; write "
-                f"poisson(C={company.select.C:g}, least={fewest})"
+                f"{algorithm.select} may draw fewer than the {fewest} clients that {algorithm.weigh} needs to share "
+                "out all of the weight: such a round would keep the model, which no ε accounts for; write "
+                f"poisson(C={algorithm.select.C:g}, least={fewest})"
             )
-        needed = company.weigh.sensitivity(self.C)
+        needed = algorithm.weigh.sensitivity(self.C)
         if needed > 2 * self.c * self.C * (1 + 1e-12):
             raise ValueError(
-                f"{company.weigh} gives a client more weight than the noise covers: "
+                f"{algorithm.weigh} gives a client more weight than the noise covers: "
                 f"set c ≥ {needed / (2 * self.C):g} in {self}"
             )
 

@@ -19,7 +19,7 @@ from fedalpha.fast.columns import SLACK, between
 from fedalpha.fast.gram import COLUMNS, VALUES, one_blas_thread
 from fedalpha.fast.threads import in_parts
 from fedalpha.strategies import Array, State
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.update import Broadcast
 
 
@@ -63,8 +63,8 @@ class Wrapper(Combine):
     def against_absence(self) -> str:
         return self.inner.against_absence
 
-    def check(self, company: Company) -> None:
-        self.inner.check(company)
+    def check(self, algorithm: AnyAlgorithm) -> None:
+        self.inner.check(algorithm)
 
     def breakdown(self, support: int) -> Limit:
         return self.inner.breakdown(support)

@@ -21,7 +21,7 @@ from fedalpha.round import Ids
 from fedalpha.select import Population, Select
 from fedalpha.strategies import Array as Numbers
 from fedalpha.strategies import State
-from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.plug_point import PlugPoint
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,8 @@ def rules(
         raise ValueError("apply= and over= are both rules for the server's step; give one of them")
     if select is not None and base.fraction_train not in (0.0, 1.0):
         raise ValueError(
-            f"select = {select} and fraction_train = {base.fraction_train} both choose the clients that train; give one of them"
+            f"select = {select} and fraction_train = {base.fraction_train} both choose the clients that train; give "
+            "one of them"
         )
     needing_torch = {
         name: value

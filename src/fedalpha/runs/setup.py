@@ -62,7 +62,7 @@ class Setup:
         if self.fault is not None and self.pace.timed and (reason := self.fault.against_clock):
             raise ValueError(f"{self.fault} does not work with clock = {self.pace.clock}: {reason}")
         self.pace.check(self.federation)
-        self.pace.check_company(self.algorithm, self.watch.shadows.requires)
+        self.pace.check_algorithm(self.algorithm, self.watch.shadows.requires)
         self.watch.check(self.algorithm, self.federation.task.correct is not None)
         if self.looks_at("validation") and self.federation.validation is None:
             who = "stop or keep" if self.watch.looks else "a shadow rule"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.strategies import Array, State
-from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.plug_point import PlugPoint
 from fedalpha.text import Registry, Spelled
 
 Ids = NDArray[np.int64]

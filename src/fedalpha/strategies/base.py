@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedalpha.strategies.cohort import Cohort, Need
-from fedalpha.strategies.company import PlugPoint
 from fedalpha.strategies.discounts import DISCOUNTS
+from fedalpha.strategies.plug_point import PlugPoint
 from fedalpha.strategies.simplex import Array, fill, normalise
 from fedalpha.text import Registry, Spelled
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from fedalpha.strategies.base import STRATEGIES, State, Strategy, Traits
 from fedalpha.strategies.cohort import Cohort, Need
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.strategies.simplex import Array
 
 
@@ -46,9 +46,9 @@ class Combinator(Strategy):
     def against_absence(self) -> str:
         return next((why for m in self.members if (why := m.against_absence)), "")
 
-    def check(self, company: Company) -> None:
+    def check(self, algorithm: AnyAlgorithm) -> None:
         for member in self.members:
-            member.check(company)
+            member.check(algorithm)
 
     def init(self, n: int | None = None) -> State:
         return {"members": [dict(m.init(n)) for m in self.members]}

@@ -189,7 +189,9 @@ class Study(BaseModel):
             Measure.parse(measure)
             for strategy in strategies:
                 if strategy not in self.names:
-                    raise ValueError(f"{where}: {strategy!r} is not one of the strategies; write it exactly as in the list")
+                    raise ValueError(
+                        f"{where}: {strategy!r} is not one of the strategies; write it exactly as in the list"
+                    )
         cases = self.variations() if any(p.case is not None for p in self.published) else {}
         for figure in self.published:
             if figure.case is not None and not any(figure.of(case) for case in cases):

@@ -17,7 +17,7 @@ from fedalpha.fast.layers import quicken
 from fedalpha.models import Architecture, Parameters
 from fedalpha.rng import Draws
 from fedalpha.select.base import Population
-from fedalpha.strategies.company import PlugPoint
+from fedalpha.strategies.plug_point import PlugPoint
 from fedalpha.task import Task
 from fedalpha.text import Registry, Spelled
 from fedalpha.update.schedules import SCHEDULES

@@ -15,7 +15,7 @@ from fedalpha.select.base import Population
 from fedalpha.select.fedpage import everybody
 from fedalpha.select.fedpage import fedpage as everybody_or_few
 from fedalpha.strategies.arguments import choice
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.update.base import UPDATES, Broadcast, Report, Site
 from fedalpha.update.local import Local, held, without_momentum
 from fedalpha.update.page import corrected, mean_rate, moved_by
@@ -69,9 +69,9 @@ class fedpage(sgd):
     def against_stale(self) -> str:
         return "one random draw decides for all clients of a version whether they send full gradients"
 
-    def check(self, company: Company) -> None:
+    def check(self, algorithm: AnyAlgorithm) -> None:
         """The selection and the client update share one random draw, so both need the same ``p``."""
-        select = company.select
+        select = algorithm.select
         if isinstance(select, everybody_or_few) and select.p != self.p:
             raise ValueError(
                 f"fedpage: p = {select.p} in the selection and {self.p} in the client update; give the same to both"

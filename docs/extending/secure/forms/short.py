@@ -12,7 +12,7 @@ class short(masked):
     bits: int = 16
     clip: float | None = 1.0
 
-    def _check_weights(self, company: Any) -> None:
-        super()._check_weights(company)
+    def _check_weights(self, algorithm: Any) -> None:
+        super()._check_weights(algorithm)
         if self.clip is None:
             raise ValueError("short: 16 bits are too few for updates of any length; give a clip")

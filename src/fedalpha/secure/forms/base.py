@@ -11,7 +11,7 @@ from fedalpha.secure.concentration import effective
 from fedalpha.secure.field import BITS
 from fedalpha.select.base import Select
 from fedalpha.select.poisson import poisson
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.text import Registry, Spelled, quoted, whole
 
 COLLUDING = DROPPING = 0.1
@@ -65,9 +65,9 @@ class Secure(Spelled, ABC):
             raise ValueError(f"{name}: effective = {self.effective!r}; give a number of clients ≥ 1")
         whole(f"{name}: least", self.least, least=2)
 
-    def check(self, company: Company) -> None:
+    def check(self, algorithm: AnyAlgorithm) -> None:
         """Raise ValueError for rules that need more than a sum, or that would let clients' models or losses through."""
-        combine, update, select = company.combine, company.update, company.select
+        combine, update, select = algorithm.combine, algorithm.update, algorithm.select
         if (not combine.linear or combine.alone) and not getattr(combine, "private", False):
             raise ValueError(
                 f"combine = {combine} looks at single models, which {self.text_name} hides from the server; use mean, "
@@ -96,10 +96,10 @@ class Secure(Spelled, ABC):
                 f"combine = {combine} lets weights count as fewer than {self.effective:g} clients (effective): such a "
                 f"round would keep the model, which no ε accounts for; use c ≤ {1 / self.effective:g}"
             )
-        self._check_weights(company)
+        self._check_weights(algorithm)
 
     @abstractmethod
-    def _check_weights(self, company: Company) -> None:
+    def _check_weights(self, algorithm: AnyAlgorithm) -> None:
         """Raise ValueError for a strategy whose weights cannot be used."""
 
     @staticmethod

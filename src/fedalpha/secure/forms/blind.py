@@ -10,7 +10,7 @@ from typing import Any
 from fedalpha.secure.forms.base import SECURES, Secure
 from fedalpha.select.base import Select
 from fedalpha.strategies import Array, Cohort, State, Strategy
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 from fedalpha.strategies.soft import Soft
 
 
@@ -47,8 +47,8 @@ class blind(Secure):
         if not math.isfinite(self.reference) or not 0 < self.steepest <= 40:
             raise ValueError(f"{self}: give a finite reference and a steepest in (0, 40]")
 
-    def _check_weights(self, company: Company) -> None:
-        rule = company.weigh
+    def _check_weights(self, algorithm: AnyAlgorithm) -> None:
+        rule = algorithm.weigh
         soft = isinstance(rule, Soft) and rule.loss == "before" and rule.optima == "known" and rule.T > 0
         if not soft:
             raise ValueError(
@@ -56,12 +56,16 @@ class blind(Secure):
                 "FedSoftBetter with T > 0, loss=before and known optima; masked hides the updates for all rules that "
                 "weigh before training"
             )
-        if type(company.select).ask is not Select.ask:
-            raise ValueError(f"select = {company.select} asks clients for their losses, which blind hides; use uniform")
-        if company.reevaluate:
+        if type(algorithm.select).ask is not Select.ask:
+            raise ValueError(
+                f"select = {algorithm.select} asks clients for their losses, which blind hides; use uniform"
+            )
+        if algorithm.reevaluate:
             raise ValueError("reevaluate weighs clients by losses, which blind hides; leave it out")
-        if not company.combine.linear or company.combine.alone:
-            raise ValueError(f"combine = {company.combine} needs a bound on the weights, which blind hides; use masked")
+        if not algorithm.combine.linear or algorithm.combine.alone:
+            raise ValueError(
+                f"combine = {algorithm.combine} needs a bound on the weights, which blind hides; use masked"
+            )
 
     def played(self, algorithm: Any) -> Any:
         return dataclasses.replace(algorithm, weigh=Prior(algorithm.weigh.prior), secure=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedalpha.secure.forms.base import SECURES, Secure
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 
 
 @SECURES.register(
@@ -22,16 +22,16 @@ class masked(Secure):
         private = self.private(algorithm)
         return algorithm if private is None else replace(algorithm, combine=private.of_sums(), secure=None)
 
-    def _check_weights(self, company: Company) -> None:
-        late = sorted(company.weigh.requires - KNOWN_BEFORE_TRAINING)
+    def _check_weights(self, algorithm: AnyAlgorithm) -> None:
+        late = sorted(algorithm.weigh.requires - KNOWN_BEFORE_TRAINING)
         if late:
             raise ValueError(
-                f"{company.weigh} weighs by what is known after training ({', '.join(late)}), but clients must know "
+                f"{algorithm.weigh} weighs by what is known after training ({', '.join(late)}), but clients must know "
                 "their alpha when they mask their update; use a rule that weighs by loss=before"
             )
-        k = getattr(company.weigh, "k", None)
+        k = getattr(algorithm.weigh, "k", None)
         if type(k) is int and k < self.least:
             raise ValueError(
-                f"{company.weigh} gives weight to {k} clients, and a sum of fewer than {self.least} (least) says too "
+                f"{algorithm.weigh} gives weight to {k} clients, and a sum of fewer than {self.least} (least) says too "
                 "much about each; use a larger k"
             )

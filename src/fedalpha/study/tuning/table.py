@@ -59,7 +59,9 @@ class Tune(BaseModel):
     def _measure(cls, value: str) -> str:
         found = Measure.parse(value)
         if found.time_like:
-            raise ValueError(f"{value} has no value for a run that never reaches the accuracy; use accuracy, auc or loss")
+            raise ValueError(
+                f"{value} has no value for a run that never reaches the accuracy; use accuracy, auc or loss"
+            )
         return value
 
     @field_validator("space")

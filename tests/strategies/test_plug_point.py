@@ -9,14 +9,14 @@ import pytest
 from fedalpha.combine import Combine, clip, nnm
 from fedalpha.round import Algorithm
 from fedalpha.strategies import Array, Cohort, State, Strategy, adaptive, cap, floor, mix, switch
-from fedalpha.strategies.company import Company
+from fedalpha.strategies.plug_point import AnyAlgorithm
 
 
 class Particular(Strategy):
     """A strategy that takes no server which weighs clients again."""
 
-    def check(self, company: Company) -> None:
-        if company.reevaluate:
+    def check(self, algorithm: AnyAlgorithm) -> None:
+        if algorithm.reevaluate:
             raise ValueError("Particular: weighs nobody again")
 
     def weights(self, state: State, cohort: Cohort) -> tuple[Array, State]:
@@ -43,8 +43,8 @@ def test_a_strategy_inside_others_is_asked(rule: Strategy) -> None:
 class Fussy(Combine):
     """A combine rule that wants to be alone."""
 
-    def check(self, company: Company) -> None:
-        if company.combine is not self:
+    def check(self, algorithm: AnyAlgorithm) -> None:
+        if algorithm.combine is not self:
             raise ValueError("Fussy: alone, please")
 
     def combine(self, state: Any, broadcast: Any, reports: Any, alpha: Any, simplex: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Company(Protocol):
+class AnyAlgorithm(Protocol):
     """An algorithm as its rules see it: the five plug points, and how many clients the server weighs again.
 
     The types are those of `fedalpha.round.Algorithm`. They are Any here, as lower layers cannot import all of them.
@@ -43,5 +43,5 @@ class PlugPoint:
         """Why the rule does not work where times decide which clients take part; empty if it does."""
         return ""
 
-    def check(self, company: Company) -> None:
+    def check(self, algorithm: AnyAlgorithm) -> None:
         """Raise ValueError if the rule does not work in this algorithm. Rules with inner rules also check those."""
