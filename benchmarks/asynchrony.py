@@ -22,17 +22,29 @@ from fedalpha.analysis.stats import holm, interval, paired
 from fedalpha.study import Cell, read_study
 
 STUDY = Path(__file__).parents[1] / "studies" / "async.toml"
-TIME, ACCURACY, WORST, MEAN = "T_80", "accuracy@100s", "worst_tenth_accuracy@100s", "auc@100s"
-Record = dict[str, dict[str, dict[str, dict[str, list[Any]]]]]
-"""case → strategy → seed → measure → value, and whether it was reached"""
+TIME, ACCURACY, WORST = "T_80", "accuracy@100s", "worst_tenth_accuracy@100s"
+MEASURES = (TIME, ACCURACY, WORST, "auc@100s")
+Record = dict[str, dict[str, dict[str, dict[str, Any]]]]
+"""case → strategy → seed → measure → value, and whether it was reached; ``cell``: the hash of what was run"""
 
 
-def measured(cell: Cell) -> dict[str, list[Any]]:
+def measured(cell: Cell) -> dict[str, Any]:
     """The measures of one cell."""
     history = cell.settings.experiment().run("embedded(workers=1)")
     run = curve(history.rows, cell.settings.rounds)
-    found = {text: Measure.parse(text).of(run) for text in (TIME, ACCURACY, WORST, MEAN)}
-    return {text: [one.value, one.reached] for text, one in found.items() if one is not None}
+    found = {text: Measure.parse(text).of(run) for text in MEASURES}
+    return {"cell": cell.key} | {text: [one.value, one.reached] for text, one in found.items() if one is not None}
+
+
+def asked(case: str, strategy: str) -> bool:
+    """Whether the tables need a cell: where the server waits, a discount of stale updates changes nothing."""
+    return case.startswith("buffered") or not strategy.startswith("stale(")
+
+
+def stored(record: Mapping[str, Any], cell: Cell) -> bool:
+    """Whether the measures of this very cell are in the record."""
+    found: Mapping[str, Any] = record.get(cell.case, {}).get(cell.strategy, {}).get(str(cell.seed), {})
+    return bool(found.get("cell") == cell.key)
 
 
 def measure(out: Path, page: Path | None, jobs: int, seeds: str | None = None) -> str:
@@ -41,13 +53,13 @@ def measure(out: Path, page: Path | None, jobs: int, seeds: str | None = None) -
     file = out / "results.json"
     out.mkdir(parents=True, exist_ok=True)
     record: Record = json.loads(file.read_text()) if file.exists() else {}
-    cells = [c for c in study.cells() if str(c.seed) not in record.get(c.case, {}).get(c.strategy, {})]
+    cells = [cell for cell in study.cells() if asked(cell.case, cell.strategy) and not stored(record, cell)]
     cells.sort(key=lambda cell: cell.seed)
     with get_context("fork").Pool(jobs) as pool:
         for number, (cell, found) in enumerate(zip(cells, pool.imap(measured, cells), strict=True)):
             record.setdefault(cell.case, {}).setdefault(cell.strategy, {})[str(cell.seed)] = found
-            if number % 20 == 19 or number == len(cells) - 1:
-                file.write_text(json.dumps(record, indent=1) + "\n")
+            if number % 5 == 4 or number == len(cells) - 1:
+                file.write_text(json.dumps(record, separators=(",", ":")) + "\n")
                 print(f"{number + 1} of {len(cells)} cells", flush=True)
     text = tables(record)
     if page is not None:
@@ -56,14 +68,7 @@ def measure(out: Path, page: Path | None, jobs: int, seeds: str | None = None) -
 
 
 def tables(record: Mapping[str, Any]) -> str:
-    """The tables of the page: every case, and the paired differences that answer its question.
-
-    Where the server waits, a discount of stale updates changes nothing, and its rows are left out.
-    """
-    record = {
-        case: {rule: s for rule, s in rules.items() if case.startswith("buffered") or not rule.startswith("stale(")}
-        for case, rules in record.items()
-    }
+    """The tables of the page: every case, and the paired differences that answer its question."""
     seeds = sorted({int(seed) for rules in record.values() for seeds in rules.values() for seed in seeds})
     lines = [f"Seeds: {', '.join(map(str, seeds))}.", ""]
     for speeds in ("independent", "correlated"):
