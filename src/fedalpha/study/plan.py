@@ -122,7 +122,7 @@ class Study(BaseModel):
     def _name(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
             raise ValueError(
-                f"{quoted(value)} cannot be the name of a folder; use letters, digits, '.', '_' and '-', a letter first"
+                f"{quoted(value)} cannot be the name of a folder; use letters, digits, '.', '_' and '-', no sign first"
             )
         return value
 
