@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,29 @@ def test_compare_prints_a_table_and_draws(tmp_path: Path) -> None:
     assert json.loads((out / "comparison.json").read_text()) == record
 
 
+def test_the_table_of_a_comparison_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedalpha import Comparison
+    from fedalpha.analysis.history import History
+    from fedalpha.cli.compare import _show
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    rules = "FedAvg", "switch(FedSoftWorse(T=0.2), FedAvg, at=10)"
+    ends = {rule: {seed: 0.5 + seed / 10 for seed in range(3)} for rule in rules}
+    _show(
+        Comparison(
+            {rule: {s: History([{"round": 0, "accuracy": a}], {}) for s, a in e.items()} for rule, e in ends.items()}
+        )
+    )
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in capsys.readouterr().out.splitlines()]
+    rows = [line for line in lines if line.startswith("│")]
+    assert len(rows) >= 2
+    assert all(line.endswith("│") and len(line) <= 80 for line in rows)
+    assert "reference" in " ".join(rows)
+
+
 def test_the_version_and_helpful_help() -> None:
     assert fedalpha("--version").stdout.strip() == __version__
     module = subprocess.run([sys.executable, "-m", "fedalpha", "--version"], capture_output=True, text=True)
@@ -213,6 +237,11 @@ def test_resume_in_a_folder_of_another_kind_says_what_to_do(tmp_path: Path) -> N
     assert f"`fedalpha study {tmp_path}` resumes it" in str(
         CliRunner().invoke(app, ["resume", str(tmp_path)]).exception
     )
+    several = tmp_path / "several"
+    (several / "a").mkdir(parents=True)
+    (several / "a" / "config.json").write_text("{}")
+    found = CliRunner().invoke(app, ["resume", str(several)])
+    assert f"name one of the runs in it: `fedalpha resume {several / 'a'}`" in str(found.exception)
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "starts one" in str(CliRunner().invoke(app, ["resume", str(empty)]).exception)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import csv
+import re
 
+import pytest
 import typer
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from fedalpha.cli.theory import theory
@@ -44,3 +47,16 @@ def test_unknown_problem_is_explained() -> None:
     result = invoke("--problem", "quadratic")
     assert isinstance(result.exception, ValueError)
     assert "did you mean 'quadratics'" in str(result.exception)
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "400"])
+def test_no_column_is_cut(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is wider than its terminal loses its last columns."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    result = invoke("--rounds", "2", "--replicas", "30")
+    assert result.exit_code == 0, result.output
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in result.output.splitlines()]
+    rows = [line for line in lines if line.startswith("│")]
+    assert rows
+    assert all(line.endswith("│") and cell_len(line) <= int(columns) for line in rows)

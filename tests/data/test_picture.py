@@ -61,3 +61,16 @@ def test_no_two_colours_are_alike() -> None:
     assert apart.min() > 0.35
     blue = [c for c in colours if c[2] > 0.6 and c[2] > 1.2 * c[0] and c[2] > 1.2 * c[1]]
     assert len(blue) == 2  # one blue, and a purple
+
+
+def test_every_colour_is_seen_on_a_light_and_on_a_dark_page() -> None:
+    """The contrast of WCAG 2, to white and to the dark paper of the reports; 3 is that of large text."""
+    from matplotlib.colors import to_rgb
+
+    def light(colour: str) -> float:
+        values = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in to_rgb(colour)]
+        return float(np.dot((0.2126, 0.7152, 0.0722), values)) + 0.05
+
+    for colour in COLOURS:
+        assert light("white") / light(colour) > 1.8, colour
+        assert light(colour) / light("#17181c") > 3, colour

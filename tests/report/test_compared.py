@@ -12,6 +12,7 @@ from fedalpha import compare, federation
 from fedalpha.analysis.compared import Comparison
 from fedalpha.analysis.history import History
 from fedalpha.cli import app
+from fedalpha.data import Federation
 from fedalpha.store import LinkError
 
 HOSTILE = "FedAvg<script>"
@@ -77,3 +78,15 @@ def test_damage_is_named(folder: Path) -> None:
     (folder / "FedAvg-seed0" / "history.jsonl").write_text(json.dumps({"round": 0, "accuracy": "much"}) + "\n")
     found = CliRunner().invoke(app, ["report", str(folder)])
     assert isinstance(found.exception, ValueError)
+
+
+def test_the_pages_say_what_was_run(tmp_path: Path) -> None:
+    def data(seed: int) -> Federation:
+        return federation("digits", partition="shards(size=100)", clients=3, seed=seed)
+
+    compare(data, ["FedAvg"], seeds=[4], rounds=0, model="softmax", out=tmp_path)
+    (run,) = tmp_path.glob("*-seed4")
+    said = "digits, shards(size=100), 3 clients, softmax, sgd(lr=0.1, batch=16, epochs=1)"
+    for folder, facts in ((tmp_path, f"<p>{said}.</p>"), (run, f"finished, {said}, seed 4.</p>")):
+        assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+        assert facts in (folder / "report.html").read_text()

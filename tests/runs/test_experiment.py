@@ -354,6 +354,10 @@ def test_what_is_no_federation_or_callback_is_refused_at_once(digits: Pooled) ->
         fedalpha.run(digits, "mlp", rounds=1, callbacks=[print])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"is a class; give an object of a subclass of fedalpha\.Callback"):
         fedalpha.run(digits, "mlp", rounds=1, callbacks=[fedalpha.Callback])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="callbacks = 3; give a list of callbacks"):
+        fedalpha.run(digits, "mlp", rounds=1, callbacks=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="out = 5; give the path of a folder"):
+        fedalpha.run(digits, "mlp", rounds=1, out=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cannot be used here"):
         fedalpha.run(digits, "mlp", rounds=1, engine="embedded(device='cuda:97')")
 

@@ -102,10 +102,12 @@ def _show(found: Comparison) -> None:
     from rich.table import Table
 
     header, body = found.rows
+    here = console() if console().is_terminal else console(width=120)
     shown = Table(title="mean ± 95 % over seeds (Student t); the final round", title_justify="left")
-    shown.add_column("strategy", overflow="fold", min_width=24)
+    # On 80 columns a least width would push the last column off the screen.
+    shown.add_column("strategy", overflow="fold", min_width=24 if here.width >= 100 else None)
     for heading in header[1:]:
         shown.add_column(heading, justify="right")
     for row in body:
         shown.add_row(*row)
-    (console() if console().is_terminal else console(width=120)).print(shown)
+    here.print(shown)

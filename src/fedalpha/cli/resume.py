@@ -44,11 +44,13 @@ def _instead(folder: Path) -> str:
     """What to do with a folder that is not a run folder."""
     from fedalpha.runs.folder import other_kind
 
+    runs = sorted(path.parent for path in folder.glob("*/config.json"))
     match other_kind(folder):
         case "study":
             return f"it holds a study: `fedalpha study {folder}` resumes it"
+        case "set of runs":
+            return f"name one of the runs in it: `fedalpha resume {shown(runs[0])}`"
         case "comparison":
-            runs = sorted(path.parent for path in folder.glob("*/config.json"))
             one = f", and `fedalpha resume {shown(runs[0])}` one of its runs" if runs else ""
             return f"it holds a comparison: the same `fedalpha compare … --out {folder}` resumes it{one}"
     return f"`fedalpha run --out {folder}` starts one"

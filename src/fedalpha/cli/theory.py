@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fedalpha.theory.monte_carlo import Run
     from fedalpha.theory.study import Verification
 
+_WIDE = 160
+"""Columns that the table of distances needs; an output that is no terminal has them."""
 DEFAULT = ["FedAvg", "FedWorse", "FedSoftWorse(T=0.5)", "switch(FedWorse, FedAvg, at=40)"]
 
 
@@ -67,7 +69,7 @@ def theory(
     upper = len(runs) * MOST_STATEMENTS * (length * E + 1)  # comparisons, at most
     found = {run.strategy: [] if hypotheses(run) else checks(run, comparisons=upper) for run in runs}
     rows = _summary(runs, ends, found)
-    console.print(_distances(rows, length * E))
+    console.print(_distances(rows, length * E, console.width < _WIDE))
     for run in runs:
         for sentence in hypotheses(run):
             console.print(f"Outside the theory: {sentence}", markup=False)
@@ -142,16 +144,18 @@ def _summary(runs: list[Run], ends: list[FixedPoint | None], found: dict[Any, li
     return rows
 
 
-def _distances(rows: list[dict[str, Any]], steps: int) -> Table:
+def _distances(rows: list[dict[str, Any]], steps: int, narrow: bool) -> Table:
+    """A line per strategy; on a ``narrow`` terminal a column, because its lines have no room for all quantities."""
     table = _new_table(
         f"E‖w_t − w*‖² after t = {steps} steps, and its bounds; where the strategy ends, and E‖w_t − end‖²"
     )
-    for heading in rows[0]:
-        width = 24 if heading == "strategy" else None
+    for heading in ["strategy", *(row["strategy"] for row in rows)] if narrow else rows[0]:
         left = heading in ("strategy", "ends at")
-        table.add_column(heading, justify="left" if left else "right", overflow="fold", min_width=width)
-    for row in rows:
-        table.add_row(*row.values())
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    names = [name for name in rows[0] if name != "strategy"]
+    lines = [[name, *(row[name] for row in rows)] for name in names] if narrow else [row.values() for row in rows]
+    for line in lines:
+        table.add_row(*line)
     return table
 
 
@@ -191,7 +195,7 @@ def _save(path: Path, header: list[str], rows: list[list[Any]]) -> None:
 
 def _console() -> Any:
     here = console(highlight=False)
-    return here if here.is_terminal else console(width=140, highlight=False)
+    return here if here.is_terminal else console(width=_WIDE, highlight=False)
 
 
 def _new_table(title: str) -> Table:

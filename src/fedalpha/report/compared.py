@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from fedalpha.analysis.compared import RECORD, Comparison
+from fedalpha.analysis.compared import RECORD, Comparison, run_name
 from fedalpha.analysis.comparison import diverged_notes
 from fedalpha.analysis.history import History
 from fedalpha.analysis.plots import figure_of
-from fedalpha.report.single import page_of, picture, table
+from fedalpha.report.single import about, configuration, page_of, picture, table
 from fedalpha.store import write_atomically
 from fedalpha.store.files import own_size
 from fedalpha.text import counted, shown
@@ -24,15 +25,23 @@ def write_comparison_report(folder: Path) -> Path:
     """Write ``report.html``. Returns its path."""
     found = Comparison.load(folder)
     try:
-        page = comparison_page(found)
+        page = comparison_page(found, _facts(found, folder))
     except (TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"{folder} does not hold a comparison that can be shown: {shown(error)}") from None
     write_atomically(folder / "report.html", page.encode())
     return folder / "report.html"
 
 
-def comparison_page(found: Comparison) -> str:
-    """The page as one file that needs no others."""
+def _facts(found: Comparison, folder: Path) -> list[str]:
+    """What the runs share, as the first of them describes it."""
+    for strategy, by_seed in found.runs.items():
+        for seed in by_seed:
+            return about(configuration(folder / run_name(strategy, seed)), seed=False)
+    return []
+
+
+def comparison_page(found: Comparison, facts: Sequence[str] = ()) -> str:
+    """The page as one file that needs no others; ``facts`` say what was run."""
     header, body = found.rows
     notes = [f"{name}: {note}" for name, note in diverged_notes(found.curves).items()]
     runs = [
@@ -44,8 +53,9 @@ def comparison_page(found: Comparison) -> str:
     title = f"{counted(len(found), 'strategy', 'strategies')} on {counted(len(found.seeds), 'seed')}"
     histories = {strategy: list(by_seed.values()) for strategy, by_seed in found.runs.items()}
     pictures = picture(found.plot(), figure_of(histories, target=found.target, narrow=True))
+    run = f"<p>{escape(', '.join(facts))}.</p>" if facts else ""
     text = (
-        f"<p>Mean ± 95 % over seeds (Student t); the final round.</p>{table(header, body)}"
+        f"{run}<p>Mean ± 95 % over seeds (Student t); the final round.</p>{table(header, body)}"
         f"{''.join(f'<p>{escape(note)}</p>' for note in notes)}{pictures}<h2>Runs</h2>{table(heads, runs)}"
     )
     return page_of(title, text)

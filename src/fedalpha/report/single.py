@@ -64,14 +64,12 @@ def run_page(folder: Path, refresh: int = 0) -> str:
 
 
 def _page(folder: Path, refresh: int) -> str:
-    rows = _rows(folder)
-    config: dict[str, Any] = {}
-    if own_size(folder / "config.json") is not None:
-        config = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
+    rows, config = _rows(folder), configuration(folder)
     title = escape(shown(config.get("strategy", folder.name)))
     known = (folder / "checkpoint").is_dir() or own_size(folder / SAVED) is not None
     done = known and not interrupted(folder)
     facts = [counted(rows[-1]["round"] if rows else 0, "round"), "finished" if done else "not finished"]
+    facts += about(config)
     facts += ["a live federation"] if config.get("federation") == "flower" else []
     last = rows[-1] if rows else {}
     facts += [f"best model after round {last['best_round']}"] if "best_round" in last else []
@@ -83,6 +81,29 @@ def _page(folder: Path, refresh: int) -> str:
         f"<h2>Refusals</h2>{table(('round', 'client', 'node', 'reason'), _refusals(rows)[-SHOWN:])}"
     )
     return page_of(title, body, refresh)
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """What ``config.json`` of a run folder holds; empty if there is none."""
+    if own_size(folder / "config.json") is None:
+        return {}
+    found: dict[str, Any] = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
+    return found
+
+
+def about(config: dict[str, Any], seed: bool = True) -> list[str]:
+    """The data, the model and the local training of a run, as far as its configuration names them in a word.
+
+    >>> about({"dataset": "digits", "clients": 20, "model": "mlp", "seed": 3})
+    ['digits', '20 clients', 'mlp', 'seed 3']
+    """
+    parts = [part for part in (config, config.get("federation"), config.get("settings")) if isinstance(part, dict)]
+    named = {name: value for part in parts for name, value in part.items()}
+    found = [named[name] for name in ("dataset", "partition") if isinstance(named.get(name), str)]
+    found += [counted(named["clients"], "client")] if isinstance(named.get("clients"), int) else []
+    found += [named[name] for name in ("model", "update") if isinstance(named.get(name), str)]
+    found += [f"seed {named['seed']}"] if seed and isinstance(named.get("seed"), int) else []
+    return [shown(text) for text in found if "\n" not in text]  # a module of the user's own has many lines
 
 
 def page_of(title: str, body: str, refresh: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,6 +189,8 @@ class Experiment(Setup):
         """Start the engine and play all rounds; ``begin`` is a state to continue from, with the rows that led to it."""
         if isinstance(callbacks, str | Callback):
             callbacks = [callbacks]
+        if not isinstance(callbacks, Iterable):
+            raise TypeError(f"callbacks = {callbacks!r}; give a list of callbacks, or of loggers' texts")
         if wrong := [c for c in callbacks if not isinstance(c, str | Callback)]:
             what = "a class" if isinstance(wrong[0], type) else "not a callback"
             raise TypeError(
@@ -200,6 +202,8 @@ class Experiment(Setup):
             stack.enter_context(single_thread())
             check_fit(self.start().broadcast, self.federation, self.algorithm.update)
             if out is not None:
+                if not isinstance(out, str | Path | Folder):
+                    raise TypeError(f"out = {out!r}; give the path of a folder")
                 folder = out if isinstance(out, Folder) else Folder(out)
                 if folder.config is None:
                     folder.config = describe(self, place)

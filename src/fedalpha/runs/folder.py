@@ -271,11 +271,13 @@ class Folder(Callback):
 
 
 def other_kind(path: Path) -> str | None:
-    """What a folder without a run of its own holds: a comparison, a study, or nothing known."""
+    """What a folder without a run of its own holds: a comparison, a study, a set of runs, or nothing known."""
     if (path / "study.json").exists():
         return "study"
-    inside = (path / "comparison.json").exists() or any(path.glob("*/config.json"))
-    return "comparison" if inside else None
+    # One that was interrupted has no comparison.json yet; its runs are named by strategy and seed.
+    if (path / "comparison.json").exists() or any(path.glob("*-seed*/config.json")):
+        return "comparison"
+    return "set of runs" if any(path.glob("*/config.json")) else None
 
 
 def _line(row: Row) -> bytes:

@@ -17,7 +17,7 @@ from fedalpha.text import plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#2b2d42", "#9c6b4e", "#9498a0")
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#b5179e", "#9c6b4e", "#9498a0")
 """Ten colours that can be distinguished, also side by side in a bar."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

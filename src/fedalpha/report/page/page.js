@@ -146,7 +146,7 @@ function rows(holder, { title, items, digits, zero, caption, unit, within }) {
   const values = visible.flatMap((item) => [item.mean - (item.half || 0), item.mean + (item.half || 0),
     ...(item.points || []).map((p) => p.value), ...(item.published ? [item.published.mean - (item.published.half || 0), item.published.mean + (item.published.half || 0)] : [])]);
   let low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
-  const pad = (high - low || 1) * 0.06;
+  const pad = (high - low) * 0.06 || 1; // where all values are equal, no more than the value would be on the axis
   [low, high] = between(low - pad, high + pad, within);
   const x = (v) => margin.left + (Math.min(high, Math.max(low, v)) - low) / (high - low) * (width - margin.left - margin.right);
   const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
