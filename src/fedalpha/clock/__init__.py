@@ -1,4 +1,4 @@
-"""Simulated time: how long clients take, when they are available, and for whom the server waits.
+"""Simulated time: how long clients take, when they are available, and which updates the server waits for.
 
 Three plug points, written as text: ``clock`` (`CLOCKS`), ``availability`` (`AVAILABILITIES`) and ``server``
 (`SERVERS`). `Pace` holds one of each. Nothing here trains: a `Timeline` says when a client delivers, and the drivers

@@ -14,7 +14,7 @@ from fedalpha.text import Registry
 
 @dataclass(frozen=True)
 class Pace:
-    """For whom the server waits, how long clients take, and when they are available.
+    """Which updates the server waits for, how long clients take, and when they are available.
 
     Without a ``clock`` there is no simulated time: a round takes none, and every client is available.
     """

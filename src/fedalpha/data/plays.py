@@ -2,7 +2,7 @@
 
 The plays of Project Gutenberg's older editions share one layout. A speech begins, after an empty line, with the name
 of the role on a line of its own; stage directions stand in brackets; acts and scenes have headings. A name has a full
-stop at its end, or capital letters only. A line that has the form of a name but is none ("Amen." alone on a line)
+stop at its end, or capital letters only. A line that has the form of a name but is not one ("Amen." alone on a line)
 is taken for one; this is rare.
 """
 

@@ -66,13 +66,13 @@ def run(
     """Train for ``rounds`` rounds and return the history.
 
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
-    after ``deadline`` seconds is refused; ``fault`` is what goes wrong on purpose, such as "drop(p=0.1)"; ``secure``
-    lets the server learn sums only, such as "masked" (docs/privacy.md).
+    after ``deadline`` seconds is refused; ``fault`` is a fault or an attack to simulate, such as "drop(p=0.1)";
+    ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md).
 
     ``clock`` says how many simulated seconds clients take, such as "lognormal(sigma=1)", and ``availability`` when they
     can be reached, such as "diurnal(share=0.3)"; with a clock ``deadline`` counts simulated seconds. ``server`` says
-    for whom the server waits: "synchronous", "synchronous(take=10)", or "buffered(K=10, concurrency=30)", which
-    combines updates as they arrive; a round is then a version of the model.
+    which updates the server waits for: "synchronous", "synchronous(take=10)", or "buffered(K=10, concurrency=30)",
+    which combines updates as they arrive; a round is then a version of the model.
 
     ``evaluate`` says how often the test set is evaluated (a number of rounds), or more with `Evaluate`.
 

@@ -36,7 +36,7 @@ class Setup:
     fault: Fault | None = None
     """What goes wrong on purpose."""
     pace: Pace = field(default_factory=Pace)
-    """Simulated time, and for whom the server waits."""
+    """Simulated time, and which updates the server waits for."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", whole("rounds", self.rounds))

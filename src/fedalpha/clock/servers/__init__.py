@@ -1,4 +1,4 @@
-"""Servers: for whom the server waits before it makes the next model."""
+"""Servers: which updates the server waits for before it makes the next model."""
 
 from __future__ import annotations
 
