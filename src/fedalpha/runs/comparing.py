@@ -48,20 +48,12 @@ def compare(
     >>> compare(digits, ["FedAvg", "FedWorse"], seeds=2, rounds=1, model="softmax", engine="embedded(workers=1)")
     Comparison(2 strategies, 2 seeds: FedAvg, FedWorse)
     """
-    if isinstance(strategies, str | Strategy):
-        raise TypeError(
-            f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']"
-        )
-    rules = list(dict.fromkeys(STRATEGIES.parse(strategy) for strategy in strategies))
-    numbers = _numbers(seeds)
+    names, numbers = _named(strategies), _numbers(seeds)
     callbacks = [callbacks] if isinstance(callbacks, str | Callback) else callbacks
-    if not rules:
-        raise ValueError("strategies is empty; name at least one, such as 'FedAvg'")
     if not 0 <= target <= 1:
         raise ValueError(f"target = {target!r}; give an accuracy between 0 and 1 (0.6, not 60)")
     engine = options.pop("engine", "embedded")
     given = _arguments(options)
-    names = {str(rule): rule for rule in rules}
 
     def planned(strategy: str, seed: int, data: Federation) -> Experiment:
         return plan(data, **{**given, "strategy": names[strategy], "seed": seed})
@@ -70,10 +62,9 @@ def compare(
     for strategy in names:  # mistakes are reported before anything is trained
         planned(strategy, numbers[0], of_seed(numbers[0]))
     check_folders(out, ((s, n) for n in numbers for s in names))
-    display = ShowProgress(total=len(names) * len(numbers) * given["rounds"]) if progress else None
-    watchers = {
-        (s, n): run_loggers(callbacks, run_name(s, n), len(names) * len(numbers) > 1) for n in numbers for s in names
-    }
+    count = len(names) * len(numbers)
+    display = ShowProgress(total=count * given["rounds"]) if progress else None
+    watchers = {(s, n): run_loggers(callbacks, run_name(s, n), count > 1) for n in numbers for s in names}
 
     def play(strategy: str, seed: int) -> History:
         shown: list[Callback] = []
@@ -167,6 +158,18 @@ def _by_seed(federation: Federation | Callable[[int], Federation]) -> Callable[[
         return built[seed]
 
     return of
+
+
+def _named(strategies: Iterable[str | Strategy]) -> dict[str, Strategy]:
+    """Different strategies by their texts."""
+    if isinstance(strategies, str | Strategy):
+        raise TypeError(
+            f"strategies = {str(strategies)!r} is one strategy; give a list, such as ['FedAvg', 'FedWorse']"
+        )
+    found = {str(rule): rule for rule in map(STRATEGIES.parse, strategies)}
+    if not found:
+        raise ValueError("strategies is empty; name at least one, such as 'FedAvg'")
+    return found
 
 
 def _numbers(seeds: int | Iterable[int]) -> list[int]:
