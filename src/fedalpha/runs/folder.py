@@ -252,7 +252,7 @@ class Folder(Callback):
             machines.append(versions())
             log.warning(
                 "%s was run so far on another machine or with other versions: %s; the run is resumed, but its last "
-                "bits may differ from those of an undisturbed run",
+                "bits may differ from those of an uninterrupted run",
                 self.path,
                 "; ".join(changes),
             )
