@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,24 @@ def on_files(found: Files, config: MkDocsConfig) -> Files:
         if (ROOT / source).is_file():
             found.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     return found
+
+
+_CODE = re.compile(r"<(pre|code|script|style)\b.*?</\1>|<[^>]+>", re.DOTALL)
+_VALUE = re.compile(r"([−-]?\d[\d.,]*) ±\u00a0(\d[\d.,]*)")
+_NUMBER = re.compile(r"(?<=\d) (?=%)|(?<=±) (?=\d)|(?<=[≥≤]) (?=\d)|(?<=&lt;) (?=\d)|(?<=&gt;) (?=\d)")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep "95 %" and "88.97 ± 2.90" in one piece; code stays as it is, because readers copy it."""
+    found, end = [], 0
+    for code in _CODE.finditer(html):
+        found += [_joined(html[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*found, _joined(html[end:])])
+
+
+def _joined(text: str) -> str:
+    return _VALUE.sub('<span class="value">\\1 ±\u00a0\\2</span>', _NUMBER.sub("\u00a0", text))
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:

@@ -18,6 +18,7 @@ from fedalpha.cli.kinds import KINDS
 from report.chromium import PROGRAM, Chromium
 from website.docstrings import markdown
 from website.files import as_on_a_host, linked
+from website.hooks import on_page_content
 from website.reference import commands, names, packages, page_of
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +166,12 @@ def test_lists_of_code_hosts_are_understood() -> None:
     assert (
         as_on_a_host("text\n- a\n  b\n\n  ```sh\n  c\n  ```\nd") == "text\n\n- a\n    b\n\n    ```sh\n    c\n    ```\nd"
     )
+
+
+def test_numbers_stay_in_one_piece_and_code_as_it_is() -> None:
+    page = "<p>95 % of 88.97 ± 2.90, p &lt; 0.001 <code>95 % of 1 ± 2</code></p><pre>1 ± 2 <b>3 %</b></pre>"
+    joined = '<p>95\u00a0% of <span class="value">88.97 ±\u00a02.90</span>, p &lt;\u00a00.001 '
+    assert on_page_content(page) == page.replace("<p>95 % of 88.97 ± 2.90, p &lt; 0.001 ", joined)
 
 
 def test_docstrings_become_markdown() -> None:
