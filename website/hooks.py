@@ -62,7 +62,7 @@ def on_files(found: Files, config: MkDocsConfig) -> Files:
 
 
 _CODE = re.compile(r"<(pre|code|script|style)\b.*?</\1>|<[^>]+>", re.DOTALL)
-_VALUE = re.compile(r"([−-]?\d[\d.,]*) ±\u00a0(\d[\d.,]*)")
+_VALUE = re.compile(r"([−-]?\d(?:[\d.,]*\d)?) ±\u00a0(\d(?:[\d.,]*\d)?)")
 _NUMBER = re.compile(r"(?<=\d) (?=%)|(?<=±) (?=\d)|(?<=[≥≤]) (?=\d)|(?<=&lt;) (?=\d)|(?<=&gt;) (?=\d)")
 
 
