@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,16 @@ def test_words_are_labels_and_mean_the_same_everywhere() -> None:
     assert made.classes == 3
     with pytest.raises(ValueError, match="words as labels and part 1 numbers"):
         federation([(X, words), (X, Y)])
+
+
+def test_data_that_cannot_be_written_to_are_read_without_a_warning() -> None:
+    """Columns of pandas and mapped files are such."""
+    arrays = X.numpy().copy(), np.arange(len(X)) % 2
+    for array in arrays:
+        array.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert federation(arrays, clients=2).clients == 2
 
 
 def test_tables_of_pandas_are_data() -> None:

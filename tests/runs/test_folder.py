@@ -97,7 +97,7 @@ def test_another_configuration_is_refused_and_the_difference_shown(digits: Poole
     fedalpha.run(digits, "softmax", rounds=1, engine="embedded(workers=1)", out=tmp_path)
     with pytest.raises(ValueError, match=r"seed is 0 there and 1 here"):
         fedalpha.run(digits, "softmax", rounds=1, seed=1, engine="embedded(workers=1)", out=tmp_path)
-    with pytest.raises(ValueError, match=r"initial_model"):
+    with pytest.raises(ValueError, match=r"initial parameters of the model differ .* pass a function that returns it"):
         fedalpha.run(digits, "mlp", rounds=1, engine="embedded(workers=1)", out=tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,12 +111,18 @@ def _sample(value: Any) -> Tensor:
     return torch.as_tensor(value)
 
 
+def _tensor(values: Any) -> Tensor:
+    with warnings.catch_warnings():  # nothing is written to the data, so a column of pandas or a mapped file will do
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.as_tensor(values)
+
+
 def samples(x: Any) -> Tensor:
     """X as a tensor: float64 becomes float32, whole numbers stay whole (int64), uint8 stays for pictures."""
     if hasattr(x, "to_numpy"):  # a table of pandas
         x = np.array(x.to_numpy())
     try:
-        found = torch.as_tensor(np.asarray(x) if isinstance(x, list | tuple) else x)
+        found = _tensor(np.asarray(x) if isinstance(x, list | tuple) else x)
     except (TypeError, ValueError) as error:
         raise ValueError(f"cannot read X: {error}; give an array or a tensor of numbers, one sample per row") from None
     if found.dim() == 0:
@@ -142,7 +149,7 @@ def targets(y: Any) -> Tensor | NDArray[Any]:
             return array.astype(str).reshape(len(array))
         if array.dtype.kind not in "biuf":
             raise ValueError(f"cannot read y: {_unread(array)}; give one label per sample, numbers or words")
-        y = torch.as_tensor(array)
+        y = _tensor(array)
     if y.dim() == 0:
         raise ValueError("y is a single number; give one target per sample")
     _check_finite("y", y)

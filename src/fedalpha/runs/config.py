@@ -59,6 +59,12 @@ def is_longer(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     return before < now and not differences({**stored, "rounds": now}, ours)
 
 
+_OTHER_START = (
+    "the initial parameters of the model differ (those of an nn.Module are its own: pass a function that returns it, "
+    "and the run's seed draws them, or call torch.manual_seed before you make it)"
+)
+
+
 def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     """What differs, key by key.
 
@@ -67,7 +73,9 @@ def differences(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]
     """
     keys = [key for key in dict.fromkeys([*stored, *ours]) if stored.get(key) != ours.get(key)]
     found = [
-        f"{shown(key)} is {shown(stored.get(key, 'not set'))} there and {shown(ours.get(key, 'not set'))} here"
+        _OTHER_START
+        if key == "initial_model" and key in stored and key in ours
+        else f"{shown(key)} is {shown(stored.get(key, 'not set'))} there and {shown(ours.get(key, 'not set'))} here"
         for key in keys[:_MOST]
     ]
     return found + [f"and {len(keys) - _MOST} more"] * (len(keys) > _MOST)
