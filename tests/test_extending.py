@@ -69,6 +69,7 @@ RUN = {
     "combine": "medoid",
     "apply": "frozen(output)",
     "fault": "half_precision",
+    "upload": "feedback(halves)",
     "engine": "ledger(file=orders.jsonl)",
     "log": "milestone(0.01)",
     "rounds": "3",
@@ -79,7 +80,7 @@ RUN = {
 
 @pytest.fixture(scope="module")
 def said(world: World) -> str:
-    """What a run says that uses eleven new kinds at once; its folder is ``a``."""
+    """What a run says that uses twelve new kinds at once; its folder is ``a``."""
     return world("run", *(word for key, value in RUN.items() for word in (f"--{key}", value)))
 
 
@@ -123,6 +124,7 @@ def test_every_kind_has_an_example() -> None:
         "clock/servers",
         "strategies/discounts",
         "secure/forms",
+        "upload",
     }
 
 
@@ -190,7 +192,7 @@ def test_the_logger_speaks_once(said: str) -> None:
 
 def test_the_run_belongs_to_its_texts(world: World, said: str) -> None:
     config = json.loads((world.folder / "a" / "config.json").read_text())
-    for key in ("dataset", "partition", "model", "strategy", "select", "combine", "apply", "fault"):
+    for key in ("dataset", "partition", "model", "strategy", "select", "combine", "apply", "fault", "upload"):
         assert config[key] == RUN[key]
     assert config["update"].startswith("heavy_ball(lr=0.1, batch=8")
     assert "log" not in config
@@ -225,6 +227,12 @@ def test_updates_are_summed_in_words_of_two_bytes(world: World) -> None:
     assert row["kept"] is None
     assert 0 < row["secure_error"] < 0.01
     assert json.loads((world.folder / "summed" / "config.json").read_text())["secure"].startswith("short")
+
+
+def test_updates_are_sent_in_halves(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:
+    parameters = states[1]["broadcast"]["parameters"]
+    assert rows[1]["bytes_up"] == 3 * (2 * sum(value.numel() for value in parameters.values()) + 4) + 8 * (3 + 3)
+    assert all(0 < abs(state["upload"]).max() < 1e-2 for state in states[1]["clients"].values())
 
 
 def test_a_study_measures_with_them(world: World) -> None:

@@ -104,10 +104,11 @@ def test_the_front_page_offers_what_a_user_needs() -> None:
 
 
 def test_run_has_at_most_twelve_parameters_besides_the_texts_of_plug_points() -> None:
-    """docs/structure.md lists them: five plug points of the round, three of time, and the secure sum."""
+    """docs/structure.md lists them: five plug points of the round, three of time, the secure sum and the upload."""
     given = inspect.signature(fedalpha.run).parameters
     assert not [p for p in given.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     plug_points = {"strategy", "select", "update", "combine", "apply", "clock", "availability", "server", "secure"}
+    plug_points |= {"upload"}
     assert plug_points <= given.keys()
     assert len(given.keys() - plug_points) <= 12
 
@@ -117,7 +118,7 @@ def test_fedalpha_has_the_names_of_run_where_it_has_the_same_rule() -> None:
     from fedalpha.flower import FedAlpha
 
     shared = {"strategy", "select", "update", "combine", "apply", "quorum", "deadline", "fault", "secure"}
-    shared |= {"server", "model", "seed", "evaluate", "callbacks", "out"}
+    shared |= {"upload", "server", "model", "seed", "evaluate", "callbacks", "out"}
     live = inspect.signature(FedAlpha).parameters
     assert shared <= live.keys() & inspect.signature(fedalpha.run).parameters.keys()
     assert all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for name, p in live.items() if name != "strategy")

@@ -224,3 +224,24 @@ def test_the_folder_has_the_files_of_a_run(digits: Pooled, grid_of: Any, tmp_pat
     assert rows == rule.rows
     assert json.loads((tmp_path / "live" / "config.json").read_text())["federation"] == "flower"
     assert fedalpha.analysis.history.read(tmp_path / "live").accuracy[-1] == rows[-1]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("upload", "model"),
+    [
+        ("quantised(bits=4, block=100)", Net),
+        ("feedback(sparse(share=0.02))", Net),
+        ("feedback(quantised(bits=2))", "softmax"),
+        ("sparse(share=0.3)", "softmax"),
+    ],
+)
+@pytest.mark.parametrize("combine", ["mean", "median"])
+def test_every_kind_of_upload(digits: Pooled, grid_of: Any, upload: str, model: Any, combine: str) -> None:
+    both(digits, grid_of, model=model, upload=upload, combine=combine)
+
+
+@pytest.mark.parametrize("states", ["server", "node"])
+def test_an_upload_with_a_memory_beside_the_state_of_an_update(digits: Pooled, grid_of: Any, states: str) -> None:
+    update = "scaffold(lr=0.1, batch=20)"
+    server = {"update": update, "states": states}
+    both(digits, grid_of, "FedAvg", update=update, upload="feedback(quantised(bits=4))", server=server)

@@ -22,6 +22,7 @@ KINDS = {
     "columns": ("fedalpha.analysis.columns", "COLUMNS", "row"),
     "loggers": ("fedalpha.runs.loggers", "LOGGERS", "--log"),
     "secure sums": ("fedalpha.secure.forms", "SECURES", "--secure"),
+    "uploads": ("fedalpha.upload", "UPLOADS", "--upload"),
     "clocks": ("fedalpha.clock", "CLOCKS", "--clock"),
     "availabilities": ("fedalpha.clock", "AVAILABILITIES", "--availability"),
     "servers": ("fedalpha.clock", "SERVERS", "--server"),

@@ -141,12 +141,13 @@ class Reports:
         return cosines((old.numpy(), [m[name].numpy() for m in models]) for name, old in floats)
 
     def nbytes(self, broadcast: Broadcast) -> int:
-        """The bytes that the clients uploaded: one model each, extras, and class counts of 8 bytes."""
+        """The bytes that the clients uploaded: their models as they were sent, extras, and class counts of 8 bytes."""
         if self.uploaded is not None:
             return self.uploaded
         model = sum(t.nbytes for t in broadcast.parameters.values())
+        models = sum(model if r.uploaded is None else r.uploaded for r in self.items)
         counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
-        return len(self.items) * model + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts
+        return models + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts
 
     def models(self) -> list[Parameters]:
         """Every client's parameters; copies, if they went through a step. Raises ValueError if there is only their sum.

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from fedalpha.flower.names import CLIP, CLIPPED, OURS
+from fedalpha.flower.names import CLIP, CLIPPED, OURS, UPLOAD
 from fedalpha.flower.sums import distance, is_float
 
 _TRIES = 20
@@ -44,6 +44,11 @@ class _Clipping(ClientApp):
         reply = self.app(message, context)
         if reply.has_error():
             return reply
+        if UPLOAD in reply.content.array_records:
+            raise ValueError(
+                "the server wants compressed updates, whose norm this app cannot bound; leave upload= out there, or "
+                "clipping() here"
+            )
         name, record = _model(reply)
         model = {key: array.numpy() for key, array in record.items()}
         if model.keys() != sent.keys() or any(model[key].shape != old.shape for key, old in sent.items()):

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedalpha.flower.clients import KnownClients
 from fedalpha.flower.exchange import Shown, exchange
 from fedalpha.flower.metrics import measured
-from fedalpha.flower.names import BATCH, CLIP
+from fedalpha.flower.names import BATCH, CLIP, UPLOAD
 from fedalpha.flower.packing import record_of
 from fedalpha.flower.plug_points import Connected
 from fedalpha.flower.queries import ASK_LOSS, EXAMPLES, LOSS, WANTED
@@ -118,6 +118,8 @@ class Dispatch:
         told: dict[str, Any] = {WANTED: [str(need) for need in wanted]} if wanted else {}
         if (norm := self.rules.algorithm.combine.clipped_to) is not None:
             told[CLIP] = float(norm)
+        if (upload := self.rules.algorithm.upload) is not None:
+            told[UPLOAD] = str(upload)
         made = self._messages(now, order.ids.tolist(), sending, told)
         return {id: now.addressed(id, message, record, on_node) for id, message in made.items()}
 
@@ -128,7 +130,8 @@ class Dispatch:
         sent, admission = now.state.broadcast, self.rules.algorithm.admission
         arrays, common = self.rules.form.arrays(sent.parameters), self.rules.form.arrays(sent.extras)
         extras, size_key = self.rules.sends(sent), self.over.weighted_by_key
-        return Wanted(size_key, self.loss_keys, frozenset(needs), arrays, admission.bound, extras, common)
+        upload = self.rules.algorithm.upload
+        return Wanted(size_key, self.loss_keys, frozenset(needs), arrays, admission.bound, extras, common, upload)
 
     def evaluation(self, server_round: int, ids: Ids, sending: Sending) -> list[Message]:
         """The evaluation messages of these clients, as ``over`` makes them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from fedalpha.data.federations import Examples, Pair
 from fedalpha.fast.threads import single_thread
 from fedalpha.flower.client_state import Kept
-from fedalpha.flower.names import BATCH, EXTRAS, OURS
+from fedalpha.flower.names import BATCH, EXTRAS, OURS, UPLOAD
 from fedalpha.flower.queries import (
     ASK_CLIENT,
     ASK_LOSS,
@@ -28,8 +29,10 @@ from fedalpha.flower.queries import (
 from fedalpha.models import Architecture, BuiltIn, Model, Parameters, initial, mlp
 from fedalpha.rng import Draws, integer
 from fedalpha.task import Task
-from fedalpha.update import UPDATES, Broadcast, Site, Update
+from fedalpha.update import UPDATES, Broadcast, Report, Site, Update
 from fedalpha.update.base import class_counts
+from fedalpha.update.compressed import Compressed
+from fedalpha.upload import UPLOADS, Packed
 
 AnyModel = str | Model | nn.Module | Callable[[], nn.Module]
 Data = Examples | Pair | Callable[[Context], Examples | Pair]
@@ -60,8 +63,8 @@ def client_app(
 
     ``data`` and ``test`` are (x, y), or functions of the node's context that return it; ``classes`` is needed
     for models named by text, since one node may not hold all labels. ``update`` is a client update or its
-    text, such as ``sgd(lr=0.1, epochs=2)``. The app answers ``train``, ``query.client``, ``query.loss``
-    and, where there is ``test``, ``evaluate``.
+    text, such as ``sgd(lr=0.1, epochs=2)``. Updates are sent through the server's upload, if it has one. The app
+    answers ``train``, ``query.client``, ``query.loss`` and, where there is ``test``, ``evaluate``.
 
     >>> app = client_app("softmax", (torch.rand(8, 4), torch.tensor([0, 1] * 4)), classes=2)
     """
@@ -125,7 +128,7 @@ class _Node:
         with single_thread():
             wanted = frozenset(config.get(WANTED, []))
             draws = self.draws(config, context)
-            report = self.method.update(self.site, broadcast, data, kept.state(), draws, wanted)
+            report, packed = self.trained(config.get(UPLOAD), broadcast, data, kept.state(), draws, wanted)
         assert report.parameters is not None
         metrics = MetricRecord({EXAMPLES: len(data), "steps": report.steps})
         for kind, value in report.losses.items():
@@ -133,10 +136,19 @@ class _Node:
         if LABELS in wanted:
             metrics[LABELS] = class_counts(data, self.classes)
         content = RecordDict({name: to_arrays(report.parameters), METRICS: metrics})
+        if packed is not None:
+            content[UPLOAD] = ArrayRecord({key: Array(value) for key, value in packed.items()})
         if report.extras:
             content[EXTRAS] = to_arrays(report.extras)
         kept.put(report.state, content)
         return Message(content, reply_to=message)
+
+    def trained(self, upload: Any, *given: Any) -> tuple[Report, Packed | None]:
+        """The report of a training, and what stands for the parameters that it lacks if the server names an upload."""
+        if upload is None:
+            return self.method.update(self.site, *given), None
+        written = Compressed(self.method, UPLOADS.parse(upload)).written(self.site, *given)
+        return replace(written.report, parameters=written.whole), written.packed
 
     def draws(self, config: dict[str, Any], context: Context) -> Draws:
         return Draws(self.seed, int(config["server-round"]) - 1, self.client_id(context))

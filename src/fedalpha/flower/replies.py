@@ -9,13 +9,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedalpha.flower.names import OURS
-from fedalpha.flower.sums import Arrays, all_finite
+from fedalpha.flower.names import OURS, UPLOAD
+from fedalpha.flower.sums import Arrays, all_finite, is_float
 from fedalpha.text import plain, shown
+from fedalpha.upload import Upload, added
 
 LARGEST = 2.0**53
 """The largest size or count that a reply may hold: larger whole numbers cannot be told apart as floats."""
@@ -85,20 +86,61 @@ def arrays_of(reply: Message | None, sent: Arrays, check: bool = True) -> Arrays
     The announced form, the header and the length of the data are checked before an array is made. The arrays are
     views of the reply's bytes, which cannot be written to.
     """
-    found = content_of(reply).array_records.items()
-    records = [record for name, record in found if not name.startswith(OURS)]
-    if len(records) != 1:
-        raise Rejected(f"{len(records)} ArrayRecords, expected exactly one")
-    record = records[0]
+    record = _model_of(reply)
     if record.keys() != sent.keys():
         extra, missing = record.keys() - sent.keys(), sent.keys() - record.keys()
         raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
-    for name, old in sent.items():
-        _check_announced(name, record[name], old)
-    arrays = {name: _opened(name, record[name], old) for name, old in sent.items()}
+    arrays = _all_opened(record, sent)
     if check:
         _check_finite(arrays)
     return arrays
+
+
+def uploaded_of(reply: Message | None, sent: Arrays, upload: Upload, check: bool = True) -> tuple[Arrays, int]:
+    """The arrays of a reply in which an upload stands for some of them, and the bytes of all that was sent.
+
+    The arrays that the reply holds under their own names are taken as they are: buffers and integers always are. The
+    upload stands for the others. What it announces is checked before an array is made; what it holds when it is read.
+    """
+    whole = _model_of(reply)
+    written = content_of(reply).array_records.get(UPLOAD)
+    if written is None:
+        raise Rejected(f"its update is not written as {upload}; let the nodes run client_app of this version")
+    extra = whole.keys() - sent.keys()
+    missing = {name for name, old in sent.items() if name not in whole and not is_float(old)}
+    if extra or missing:
+        raise Rejected(f"arrays missing: {_names(missing)}, unknown: {_names(extra)}; {_SAME}")
+    packed = {name: old for name, old in sent.items() if name not in whole}
+    size = sum(old.size for old in packed.values())
+    forms = {name: np.broadcast_to(np.zeros((), dtype), (n,)) for name, (dtype, n) in upload.forms(size).items()}
+    if written.keys() != forms.keys():
+        raise Rejected(f"its upload holds {_names(written.keys())}, expected {_names(forms)} of {upload}")
+    found = _all_opened(written, forms, f"its update is to be written as {upload}")
+    kept = _all_opened(whole, {name: sent[name] for name in whole})
+    try:
+        read = added(upload.decode(found, size), packed)
+    except ValueError as error:
+        raise Rejected(f"its upload cannot be read: {shown(error)}") from None
+    arrays = {name: read[name] if name in read else kept[name] for name in sent}
+    if check:
+        _check_finite(arrays)
+    return arrays, sum(value.nbytes for value in (*found.values(), *kept.values()))
+
+
+def _model_of(reply: Message | None) -> ArrayRecord:
+    """The one ArrayRecord of a reply that is not ours."""
+    found = content_of(reply).array_records.items()
+    records: list[ArrayRecord] = [record for name, record in found if not name.startswith(OURS)]
+    if len(records) != 1:
+        raise Rejected(f"{len(records)} ArrayRecords, expected exactly one")
+    return records[0]
+
+
+def _all_opened(record: ArrayRecord, like: Arrays, remedy: str = _SAME) -> Arrays:
+    """The arrays called as those of ``like``. All are checked before one of them is made."""
+    for name, old in like.items():
+        _check_announced(name, record[name], old, remedy)
+    return {name: _opened(name, record[name], old, remedy) for name, old in like.items()}
 
 
 def array_of(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
@@ -127,18 +169,18 @@ def _check_finite(arrays: Arrays) -> None:
             raise Rejected(f"array {name!r} holds NaN or infinity")
 
 
-def _check_announced(name: str, array: Array, old: NDArray[Any]) -> None:
+def _check_announced(name: str, array: Array, old: NDArray[Any], remedy: str = _SAME) -> None:
     if array.stype != _NUMPY:
         raise Rejected(f"array {name!r} is serialised as {_brief(array.stype)}, expected {_NUMPY}")
     if tuple(array.shape) != old.shape:
-        raise Rejected(f"array {name!r} has shape {_brief(tuple(array.shape))}, expected {old.shape}; {_SAME}")
+        raise Rejected(f"array {name!r} has shape {_brief(tuple(array.shape))}, expected {old.shape}; {remedy}")
     if array.dtype != str(old.dtype):
-        raise Rejected(f"array {name!r} is {_brief(array.dtype, str)}, expected {old.dtype}; {_SAME}")
+        raise Rejected(f"array {name!r} is {_brief(array.dtype, str)}, expected {old.dtype}; {remedy}")
     if not old.nbytes < len(array.data) <= old.nbytes + _LONGEST_HEADER:
         raise Rejected(f"array {name!r} has {len(array.data)} bytes, expected {old.nbytes} and a header")
 
 
-def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
+def _opened(name: str, array: Array, old: NDArray[Any], remedy: str = _SAME) -> NDArray[Any]:
     """The array in the data, which must hold what was announced."""
     header = header_of(old.dtype, old.shape)
     if array.data.startswith(header):  # nothing to parse
@@ -147,7 +189,7 @@ def _opened(name: str, array: Array, old: NDArray[Any]) -> NDArray[Any]:
         start, shape, fortran, dtype = _parsed(repr(name), array)
     if shape != old.shape or dtype != old.dtype or len(array.data) - start != old.nbytes:
         found = f"{dtype} {_brief(shape)}, {len(array.data) - start} bytes"
-        raise Rejected(f"array {name!r} holds {found}, expected {old.dtype} {old.shape}, {old.nbytes} bytes; {_SAME}")
+        raise Rejected(f"array {name!r} holds {found}, expected {old.dtype} {old.shape}, {old.nbytes} bytes; {remedy}")
     return _view(array, start, shape, fortran, dtype)
 
 

@@ -16,10 +16,21 @@ from numpy.typing import NDArray
 from fedalpha.fast.gram import gram
 from fedalpha.flower.names import CLIPPED, COMMITTED, EXTRAS, FRESH, STATE, TOLD, TREE
 from fedalpha.flower.queries import LABELS
-from fedalpha.flower.replies import Rejected, array_of, arrays_of, content_of, finite, metrics_of, number, state_array
+from fedalpha.flower.replies import (
+    Rejected,
+    array_of,
+    arrays_of,
+    content_of,
+    finite,
+    metrics_of,
+    number,
+    state_array,
+    uploaded_of,
+)
 from fedalpha.flower.sums import Arrays, Running, all_finite, beyond, distance, is_float, largest
 from fedalpha.strategies import Array
 from fedalpha.strategies.cohort import cosines
+from fedalpha.upload import Upload
 
 _LONGEST_TREE = 1_000_000
 _LARGEST_STATE = 32
@@ -57,6 +68,8 @@ class Report:
     origin: tuple[int, int] | None = None
     delay: float = 0.0
     labels: Sequence[int] | None = None
+    uploaded: int | None = None
+    """The bytes in which its model was sent; None for those of the model."""
     fresh: bool = False
     """Whether the node had lost the client's state."""
 
@@ -150,12 +163,13 @@ class Reports:
         return cosines((old, [m[name] for m in self.models()]) for name, old in floats)
 
     def nbytes(self, broadcast: Model) -> int:
-        """What the clients uploaded: a model each, extras, and class counts of 8 bytes."""
+        """What the clients uploaded: their models as they were sent, extras, and class counts of 8 bytes."""
         if self.uploaded is not None:
             return self.uploaded
         model = sum(value.nbytes for value in broadcast.parameters.values())
+        models = sum(model if r.uploaded is None else r.uploaded for r in self.items)
         counts = sum(8 * len(r.labels) for r in self.items if r.labels is not None)
-        return len(self.items) * model + sum(value.nbytes for r in self.items for value in r.extras.values()) + counts
+        return models + sum(value.nbytes for r in self.items for value in r.extras.values()) + counts
 
     def models(self) -> list[Arrays]:
         """Every client's arrays."""
@@ -168,7 +182,7 @@ class Wanted:
 
     ``needs`` are what the strategy looks at. ``bound`` limits the values of a model, as `Admission.bound` does for
     the aggregate. ``extras`` are the names of what the client update sends besides a model, and ``common`` those that
-    the server has sent; the bound holds for them, too.
+    the server has sent; the bound holds for them, too. ``upload`` is how updates are written, None for whole models.
     """
 
     size_key: str
@@ -178,6 +192,7 @@ class Wanted:
     bound: float | None = None
     extras: frozenset[str] = frozenset()
     common: Arrays = field(default_factory=dict)
+    upload: Upload | None = None
     _known: dict[str, float] = field(default_factory=dict, init=False)
 
     def read(self, id: int, reply: Message | None) -> Report:
@@ -188,7 +203,7 @@ class Wanted:
         told = "steps" in self.needs or "steps" in metrics
         steps = number(metrics, "steps", whole=True) if told else 0
         losses = self._losses(metrics)
-        arrays = arrays_of(reply, self.sent, check=self.bound is None)  # one pass finds what is too large or NaN
+        arrays, uploaded = self._arrays(reply, check=self.bound is None)  # one pass finds what is too large or NaN
         if self.bound is not None and (reason := beyond(arrays, self.sent, self.bound, self._known)):
             raise Rejected(f"array {reason}")
         self._check_clipped(arrays, content.config_records.get(CLIPPED))
@@ -196,7 +211,13 @@ class Wanted:
         extras = self._extras(records.get(EXTRAS))
         state, fresh = self._state(records.get(STATE), content.config_records.get(TOLD))
         labels = self._labels(metrics)
-        return Report(id, arrays, losses, steps, samples, extras, state, labels=labels, fresh=fresh)
+        return Report(id, arrays, losses, steps, samples, extras, state, labels=labels, uploaded=uploaded, fresh=fresh)
+
+    def _arrays(self, reply: Message | None, check: bool) -> tuple[Arrays, int | None]:
+        """The model, and the bytes in which it was sent if those are not its own."""
+        if self.upload is None:
+            return arrays_of(reply, self.sent, check), None
+        return uploaded_of(reply, self.sent, self.upload, check)
 
     def _check_clipped(self, arrays: Arrays, told: ConfigRecord | None) -> None:
         """An update may not be longer than its client says, but for the rounding of its values."""

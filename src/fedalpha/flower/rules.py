@@ -22,6 +22,7 @@ from fedalpha.round import Admission, Algorithm
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.upload import UPLOADS
 
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")
 """Arrays that are not trained, as PyTorch names them."""
@@ -100,6 +101,7 @@ def rules(
     admission: Admission,
     reevaluate: int,
     secure: Any = None,
+    upload: Any = None,
 ) -> Rules:
     """Parse the plug points. Those that need torch, and only those, import it."""
     if over is not None and apply is not None:
@@ -136,6 +138,7 @@ def rules(
     chosen = fraction(base.fraction_train, base.min_train_nodes) if select is None else SELECTIONS.parse(select)
     plugs["apply"] = optimiser or plugs["apply"]
     plugs["secure"] = None if secure is None else _secure(secure)
+    plugs["upload"] = None if upload is None else UPLOADS.parse(upload)
     algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
 
@@ -203,7 +206,12 @@ def check_loop(server: Server) -> None:
 
 
 def check_wrapped(rules: Rules) -> None:
-    """Raise if clients send more than a model, which Flower's privacy wrappers would clip as if it were one."""
+    """Raise if clients send anything but a model, which Flower's privacy wrappers would clip as if it were one."""
+    if rules.algorithm.upload is not None:
+        raise RuntimeError(
+            f"upload = {rules.algorithm.upload} needs FedAlpha.start: a wrapper of FedAlpha would treat what clients "
+            "write as models. For privacy use combine='noise(clip(mean, …), …)'"
+        )
     if getattr(rules.algorithm.update, "sends", ()):
         raise RuntimeError(
             f"update = {rules.algorithm.update} needs FedAlpha.start: its clients send more than a model, and a "
@@ -286,6 +294,7 @@ def identity(given: Mapping[str, Any], rules: Rules, update: Any, server: Server
         **given,
         **({} if server == synchronous() else {"server": str(server)}),
         **({} if algorithm.secure is None else {"secure": str(algorithm.secure)}),
+        **({} if algorithm.upload is None else {"upload": str(algorithm.upload)}),
         **watch.settings,
         "over": named,
         **{f"{named}.{k}": v for k, v in vars(over).items() if _is_setting(k, v)},

@@ -73,7 +73,7 @@ class FedAlpha(flower.Strategy):
     cohort. A round is then a version of the model, and ``deadline`` the time after which a client is given up. It
     needs `start`, and evaluation on the server (``evaluate_fn``), because clients in training do not evaluate.
     ``secure`` lets the server learn sums only ("masked", "blind(reference=1.0)"); the clients' apps are wrapped by
-    `secured`.
+    `secured`. ``upload`` is how `client_app` writes its updates ("quantised(bits=4)"); the nodes are told.
 
     **Protection.** ``quorum``, ``deadline``, ``fault``: as in `fedalpha.run`. ``bound``: a model with a value above
     ``bound`` times the largest one of the same array (at least 1) is refused, and such an aggregate is not installed.
@@ -118,6 +118,7 @@ class FedAlpha(flower.Strategy):
         fault: Any = None,
         server: str | Server = "synchronous",
         secure: Any = None,
+        upload: Any = None,
         bound: float | None = 1e4,
         buffers: Sequence[str] = BUFFERS,
         states: Literal["server", "node"] = "server",
@@ -151,6 +152,7 @@ class FedAlpha(flower.Strategy):
             admission=self.admission,
             reevaluate=watched.reevaluate,
             secure=secure,
+            upload=upload,
         )
         self.rule, self.secure = self.rules.algorithm.weigh, self.rules.algorithm.secure
         self.server = SERVERS.parse(server)

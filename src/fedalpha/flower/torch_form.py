@@ -64,6 +64,7 @@ class TorchForm:
             read.state,
             delay=read.delay,
             labels=read.labels,
+            uploaded=read.uploaded,
         )
 
     def reports(self, items: Sequence[Report], running: Running | None) -> Reports:

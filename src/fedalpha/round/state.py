@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # these rules may need torch, the round does not
     from fedalpha.combine import Combine
     from fedalpha.secure.forms import Secure
     from fedalpha.update import Update
+    from fedalpha.upload import Upload
 
 DOMINANT = 0.5
 """A client that weighs more than all others together is named in the log and in the history."""
@@ -55,14 +56,17 @@ class Algorithm:
     reevaluate: int = 0
     secure: Secure | None = None
     """How the server learns sums only; None: it sees every client's model."""
+    upload: Upload | None = None
+    """How clients write their updates for sending; None: they send their models."""
 
     def __post_init__(self) -> None:
         if self.reevaluate < 0:
             raise ValueError(f"reevaluate = {self.reevaluate}; give a number of clients ≥ 0")
         for rule in (self.select, self.update, self.weigh, self.combine, self.apply):
             rule.check(self)
-        if self.secure is not None:
-            self.secure.check(self)
+        for around in (self.secure, self.upload):
+            if around is not None:
+                around.check(self)
 
     def init(self, broadcast: Any, clients: int | None) -> ServerState:
         """The state before round 0."""

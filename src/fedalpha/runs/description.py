@@ -18,6 +18,7 @@ from fedalpha.strategies import STRATEGIES
 from fedalpha.task import TASKS
 from fedalpha.text import Registry
 from fedalpha.update import UPDATES
+from fedalpha.upload import UPLOADS
 
 
 def describe(setup: Setup, place: Place | None = None) -> dict[str, Any]:
@@ -26,8 +27,9 @@ def describe(setup: Setup, place: Place | None = None) -> dict[str, Any]:
     With the engine they also say how the run is repeated from the command line, if all of it has a text.
     """
     plugs = {f.name: str(getattr(setup.algorithm, f.name)) for f in dataclasses.fields(setup.algorithm)}
-    if setup.algorithm.secure is None:
-        del plugs["secure"]
+    for name in ("secure", "upload"):
+        if getattr(setup.algorithm, name) is None:
+            del plugs[name]
     plugs |= {"liars": str(setup.evaluate.liars), "fault": str(setup.fault)}
     broadcast = setup.start().broadcast
     settings = None if place is None else _settings(setup, place)
@@ -64,6 +66,7 @@ def _settings(setup: Setup, place: Place) -> dict[str, Any] | None:
         "apply": (algorithm.apply, APPLIES),
         "fault": (setup.fault, FAULTS),
         "engine": (dataclasses.replace(place, workers=None), ENGINES),
+        **({} if algorithm.upload is None else {"upload": (algorithm.upload, UPLOADS)}),
     }
     named = isinstance(setup.model, str | Model) and all(
         _has_text(*rule) for rule in [*rules.values(), *setup.pace.rules.values()]

@@ -33,7 +33,9 @@ from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.text import shown
 from fedalpha.update import UPDATES, Update
+from fedalpha.update.compressed import Compressed
 from fedalpha.update.fit import check_fit
+from fedalpha.upload import UPLOADS, Upload
 
 if TYPE_CHECKING:
     from fedalpha.secure.forms import Secure
@@ -54,6 +56,7 @@ def run(
     deadline: float | None = None,
     fault: str | Fault | None = None,
     secure: str | Secure | None = None,
+    upload: str | Upload | None = None,
     server: str | Server = "synchronous",
     clock: str | Clock | None = None,
     availability: str | Availability = "always",
@@ -67,7 +70,8 @@ def run(
 
     Each plug point is an object or its text. With fewer clients than ``quorum`` the model is kept; a report
     after ``deadline`` seconds is refused; ``fault`` is a fault or an attack to simulate, such as "drop(p=0.1)";
-    ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md).
+    ``secure`` lets the server learn sums only, such as "masked" (docs/privacy.md); ``upload`` is how clients write
+    their updates for sending, such as "quantised(bits=4)" (docs/uploads.md).
 
     ``clock`` says how many simulated seconds clients take, such as "lognormal(sigma=1)", and ``availability`` when they
     can be reached, such as "diurnal(share=0.3)"; with a clock ``deadline`` counts simulated seconds. ``server`` says
@@ -107,6 +111,7 @@ def run(
         deadline=deadline,
         fault=fault,
         secure=secure,
+        upload=upload,
         server=server,
         clock=clock,
         availability=availability,
@@ -133,6 +138,7 @@ def plan(
     deadline: float | None,
     fault: str | Fault | None,
     secure: str | Secure | None,
+    upload: str | Upload | None,
     server: str | Server | None,
     clock: str | Clock | None,
     availability: str | Availability | None,
@@ -153,6 +159,7 @@ def plan(
         Admission(quorum, deadline, federation.task.signed),
         watched.reevaluate,
         None if secure is None else _secure(secure),
+        None if upload is None else UPLOADS.parse(upload),
     )
     broken = None if fault is None else FAULTS.parse(fault)
     pace = Pace.of(server, clock, availability)
@@ -213,7 +220,9 @@ class Experiment(Setup):
                 watchers.append(folder)
                 begin = folder.resume(self.start(), self.federation.clients) or begin
                 self._forget_end(begin)
-            clients = place.start(self.population, self.federation.task, self.algorithm.update, self.seed)
+            update, upload = self.algorithm.update, self.algorithm.upload
+            update = update if upload is None else Compressed(update, upload)
+            clients = place.start(self.population, self.federation.task, update, self.seed)
             stack.callback(clients.close)
             if told := [w for w in watchers if type(w).on_config is not Callback.on_config]:
                 config = describe(self)

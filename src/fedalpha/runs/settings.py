@@ -138,6 +138,9 @@ class Settings(BaseModel):
     secure: str | None = Field(
         None, description="Let the server learn sums only: masked, or masked(clip=1.0, neighbours=log)"
     )
+    upload: str | None = Field(
+        None, description="How clients write their updates, such as quantised(bits=4) [default: whole models]"
+    )
     server: Annotated[str | None, AfterValidator(_server)] = Field(
         "synchronous",
         description="Whether the server waits for its cohort: synchronous, or buffered(K=10, concurrency=30)",
@@ -249,6 +252,7 @@ class Settings(BaseModel):
         from fedalpha.defence.faults import FAULTS
         from fedalpha.models import MODELS
         from fedalpha.task import task
+        from fedalpha.upload import UPLOADS
 
         for registry, text in (
             (DATASETS, self.dataset),
@@ -259,6 +263,7 @@ class Settings(BaseModel):
             (APPLIES, self.apply),
             (FAULTS, self.fault),
             (TRANSFORMS, self.transform),
+            (UPLOADS, self.upload),
         ):
             if text is not None:
                 registry.parse(text)
@@ -311,6 +316,7 @@ class Settings(BaseModel):
             deadline=self.deadline,
             fault=self.fault,
             secure=self.secure,
+            upload=self.upload,
             server=self.server,
             clock=self.clock,
             availability=self.availability,

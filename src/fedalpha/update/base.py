@@ -71,6 +71,8 @@ class Report:
     delay: float = 0.0
     labels: Sequence[int] | None = None
     """How many samples of each class the client has, if asked for."""
+    uploaded: int | None = None
+    """The bytes in which its model was sent; None for those of the model."""
 
     def misfit(self, broadcast: Broadcast) -> str | None:
         """How the model differs in form from the broadcast model, or where it is not finite; None if it is sound."""
@@ -163,6 +165,12 @@ class Site:
     def parameters(self) -> Parameters:
         """The loaded module's parameters as they are now (not a copy)."""
         return self._live
+
+    def trained(self, broadcast: Broadcast) -> frozenset[str]:
+        """The names of the trained parameters of this architecture, which is loaded if it is not."""
+        if self._architecture is not broadcast.architecture:
+            self.load(broadcast)
+        return frozenset(name for name, _ in self._module.named_parameters())
 
     def place(self, data: Examples) -> Examples:
         """The data on this site's device, in the layout that suits the loaded module."""

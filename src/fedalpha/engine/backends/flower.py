@@ -107,13 +107,16 @@ class Flower:
                 part = Sum()
                 for place in block:
                     reply = next(replies)
-                    losses, steps, samples, state, labels = pickle.loads(reply["config"]["report"])
+                    losses, steps, samples, state, *told = pickle.loads(reply["config"]["report"])
                     model = to_parameters(reply["arrays"])
                     if job.alpha is not None:
                         part.add(float(job.alpha[place]), model, scale)
                     kept = None if job.alpha is not None else model
                     sent = to_parameters(reply["extras"])
-                    report = Report(int(job.ids[place]), kept, losses, steps, samples, sent, state, labels=labels)
+                    labels, uploaded = told
+                    report = Report(
+                        int(job.ids[place]), kept, losses, steps, samples, sent, state, labels=labels, uploaded=uploaded
+                    )
                     reports.append(report)
                 if total is not None:
                     total.merge(part)
@@ -204,7 +207,8 @@ class _Client:
         round, state, wanted = pickle.loads(content["config"]["order"])
         with single_thread():
             report = _fetched("site", self.site).train(_broadcast(message), _id(context), round, state, wanted)
-        told = pickle.dumps((dict(report.losses), report.steps, report.samples, dict(report.state), report.labels))
+        counts = report.labels, report.uploaded
+        told = pickle.dumps((dict(report.losses), report.steps, report.samples, dict(report.state), *counts))
         reply = RecordDict(
             {
                 "arrays": to_arrays(report.parameters),

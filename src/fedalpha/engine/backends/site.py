@@ -21,6 +21,7 @@ from fedalpha.strategies import Array
 from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Site, Update, sgd
 from fedalpha.update.base import CHUNK, class_counts
+from fedalpha.update.compressed import Compressed
 from fedalpha.update.vectorised import LEAST, WIDTH, Stack, portions, stackable, update_many
 
 EVALUATION_CHUNKS = 4
@@ -70,6 +71,7 @@ class ClientSite(Site):
         self.federation = federation
         self.transform = federation.transform
         self.method = update
+        self.compressed = update if isinstance(update, Compressed) else None
         self.seed = seed
 
     def queries(self, ids: Ids, sample: Sample | None) -> list[Query]:
@@ -126,7 +128,7 @@ class ClientSite(Site):
         """Whether clients are trained many at once: decided by model, update, task and cohort alone."""
         if self.vectorise is False or len(ids) < LEAST or self.transform is not None:
             return False
-        fits = stackable(self.load(broadcast), self.method)
+        fits = stackable(self.load(broadcast), self._trainer)
         if self.vectorise and not fits:
             raise ValueError(
                 "vectorise=True, but this model or client update cannot be trained many clients at a time "
@@ -177,7 +179,8 @@ class ClientSite(Site):
                     {name: value.detach()[None] for name, value in report.parameters.items()},
                 )
             return
-        assert isinstance(self.method, sgd)
+        method = self._trainer
+        assert isinstance(method, sgd)
         draws = [Draws(self.seed, order.round, id) for id in order.ids]
         if isinstance(self.federation, Pooled):  # its clients lie side by side already
             data, offsets = self.federation.data, self.federation.offsets
@@ -187,9 +190,33 @@ class ClientSite(Site):
             data = Examples(torch.cat([d.x for d in each]), torch.cat([d.y for d in each]))
             ends = np.cumsum([len(d) for d in each]).tolist()
             parts = [range(end - len(d), end) for end, d in zip(ends, each, strict=True)]
-        for stack in update_many(self.method, self, broadcast, data, parts, draws, order.wanted, order.widths):
-            reports = [self._counted(report, order.wanted) for report in stack.reports]
-            yield dataclasses.replace(stack, reports=reports)
+        start = 0
+        for stack in update_many(method, self, broadcast, data, parts, draws, order.wanted, order.widths):
+            part = slice(start, start + len(stack.reports))
+            stack = self._uploaded(broadcast, stack, order.states[part], draws[part])
+            yield dataclasses.replace(stack, reports=[self._counted(report, order.wanted) for report in stack.reports])
+            start = part.stop
+
+    @property
+    def _trainer(self) -> Update:
+        """The client update without its upload."""
+        return self.method if self.compressed is None else self.compressed.of
+
+    def _uploaded(
+        self, broadcast: Broadcast, stack: Stack, states: Sequence[Mapping[str, Any]], draws: Sequence[Draws]
+    ) -> Stack:
+        """The models of a stack as a server reads them, written over what was trained."""
+        if self.compressed is None:
+            return stack
+        reports = []
+        for i, (report, state, drawn) in enumerate(zip(stack.reports, states, draws, strict=True)):
+            model = {name: value[i] for name, value in stack.parameters.items()}
+            trained = dataclasses.replace(report, parameters=model)
+            found = self.compressed.read(broadcast, self.compressed.write(self, broadcast, trained, state, drawn))
+            for name, value in (found.parameters or {}).items():
+                model[name].copy_(value)
+            reports.append(dataclasses.replace(found, parameters=None))
+        return Stack(reports, stack.parameters)
 
     def _counted(self, report: Report, wanted: frozenset[str]) -> Report:
         """The report with the client's class counts, if they are wanted."""

@@ -1,0 +1,10 @@
+"""*Upload*: how a client writes its update for sending, in fewer bytes than the model has."""
+
+from __future__ import annotations
+
+from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector, added, difference
+from fedalpha.upload.feedback import feedback
+from fedalpha.upload.quantised import quantised
+from fedalpha.upload.sparse import sparse
+
+__all__ = ["UPLOADS", "Packed", "Upload", "Vector", "added", "difference", "feedback", "quantised", "sparse"]

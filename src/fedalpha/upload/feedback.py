@@ -1,0 +1,52 @@
+"""What an upload has lost is sent later."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector
+
+
+@UPLOADS.register(
+    formula="sent: C(x + e); then e ← x + e − C(x + e), kept by the client",
+    reference="Seide et al., 2014; Karimireddy et al., 2019, 1901.09847",
+    examples=(
+        "feedback(sparse(share=0.01))",
+        "feedback(quantised(bits=4, rounding=nearest))",
+        "feedback(quantised(bits=4))",
+    ),
+)
+class feedback(Upload):
+    """Error feedback around another upload: a client adds to each update what was lost of its earlier ones.
+
+    The error e is part of the client's state and is as large as the model. It changes only in rounds in which the
+    client's report counts. The sum of all that a client sends then follows the sum of its updates, but a single
+    update is biased. e stays bounded if the inner upload makes every vector shorter by a fixed share: ``sparse``, and
+    ``quantised`` with rounding=nearest.
+    """
+
+    of: Upload | str = field(metadata={"positional": True})
+
+    remembers = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", UPLOADS.parse(self.of))
+        if self.inner.remembers:
+            raise ValueError(f"feedback: {self.inner} has a memory already; leave the outer feedback out")
+
+    @property
+    def inner(self) -> Upload:
+        assert isinstance(self.of, Upload)
+        return self.of
+
+    def forms(self, size: int) -> dict[str, tuple[np.dtype[Any], int]]:
+        return self.inner.forms(size)
+
+    def encode(self, values: Vector, rng: np.random.Generator) -> Packed:
+        return self.inner.encode(values, rng)
+
+    def decode(self, packed: Packed, size: int) -> Vector:
+        return self.inner.decode(packed, size)
