@@ -21,9 +21,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_command_line_moves_a_run_onto_flower(tmp_path: Path) -> None:
-    """With SCAFFOLD, whose clients keep state and whose server sends extras."""
+    """With SCAFFOLD, whose clients keep state and whose server sends extras, and an upload with a memory."""
     command = ["run", "--clients", "8", "--rounds", "3", "--strategy", "FedWorse(k=0.5)", "--ratio", "0.7"]
     command += ["--update", "scaffold(lr=0.05)", "--combine", "clip(mean, C=0.5)"]
+    command += ["--upload", "feedback(quantised(bits=4))"]
     for engine in ("embedded", "flower"):
         found = CliRunner().invoke(app, [*command, "--engine", engine, "--out", str(tmp_path / engine)])
         assert found.exit_code == 0, found.output

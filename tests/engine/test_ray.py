@@ -73,7 +73,7 @@ NOT_WAITING = {
     ("strategy", "update", "pace"),
     [
         ("FedSoftWorse(T=0.2)", "sgd", {"combine": "clip(mean, C=0.5)"}),
-        ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)", {}),
+        ("FedSoftBetter(T=0.2, loss=after)", "scaffold(lr=0.05)", {"upload": "feedback(quantised(bits=4))"}),
         ("FedSoftWorse(T=0.2)", "sgd", WAITING),
         ("stale(FedSoftWorse(T=0.2), polynomial(a=0.5))", "scaffold(lr=0.05)", {**NOT_WAITING, "rounds": 4}),
     ],

@@ -33,6 +33,20 @@ class Bytes(Until):
 
 
 @MEASURES.register
+class Uploaded(Until):
+    """The bytes that clients sent, which is what an upload makes fewer."""
+
+    name = "bytes_up_to"
+    order = 45
+    heading = "MB sent by clients to {} %"
+    scale = 1e-6
+    digits = 3
+
+    def spent(self, run: Curve, end: int) -> float:
+        return total(run, "bytes_up", end=end)
+
+
+@MEASURES.register
 class Steps(Until):
     """The local steps of all clients."""
 
