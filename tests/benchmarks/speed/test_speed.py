@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.speed import bench as module
+from benchmarks.speed import profile as profiles
 from benchmarks.speed.bench import bench
 from benchmarks.speed.contest import Contestant, measure
 from benchmarks.speed.environments import PEERS, Unavailable, python_of
 from benchmarks.speed.goals import Goal, goals, same_work
 from benchmarks.speed.memory import tree, used
-from benchmarks.speed.profile import profile
 from benchmarks.speed.results import RATES, cells, rates, roofline
 from benchmarks.speed.workloads import FULL, QUICK, prepare
 from flower.real import alive, until
@@ -228,8 +230,9 @@ def test_prepared_work_is_the_same_every_time(tmp_path):
     assert np.diff(np.load(one / "offsets.npy")).tolist() == [64, 64, 64]
 
 
-def test_the_profile_accounts_for_the_whole_time(tmp_path):
-    text = profile(tmp_path, clients=1)
+def test_the_profile_accounts_for_the_whole_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(profiles, "_rates", lambda rates=profiles._rates: rates(256, 0.05))
+    text = profiles.profile(tmp_path, clients=1)
     assert text == (tmp_path / "profile.md").read_text()
     found = json.loads((tmp_path / "profile.json").read_text())
     assert found["cnn"]["count"] == 10
@@ -241,15 +244,28 @@ def test_the_profile_accounts_for_the_whole_time(tmp_path):
         assert "pooling" in section or "gathering" in section
 
 
-def test_other_workloads_can_be_kept(tmp_path):
-    sizes = dataclasses.replace(QUICK, updates=3, parameters=100)
-    first = bench(tmp_path, tmp_path, sizes, workloads=("start",), peers=(), say=lambda _: None)
-    both = bench(tmp_path, tmp_path, sizes, workloads=("E",), peers=(), keep=True, say=lambda _: None)
-    assert [run for run in both["runs"] if run["workload"] == "start"] == first["runs"]
-    assert {run["workload"] for run in both["runs"]} == {"E", "start"} == set(both["workloads"])
+def test_other_workloads_can_be_kept(measured, tmp_path):
+    record, out = measured
+    stored = Path(shutil.copy(out / "results.json", tmp_path))
+    both = bench(tmp_path, tmp_path, TINY, workloads=("start",), peers=(), keep=True, say=lambda _: None)
+    kept = {name: value for name, value in both.items() if name in ("rates", "no_peak", "initial")}
+    kept["runs"] = [run for run in both["runs"] if run["workload"] != "start"]
+    assert kept == json.loads(json.dumps({name: record[name] for name in kept}))
+    assert {run["workload"] for run in both["runs"]} == {"B", "E", "start"} == set(both["workloads"])
     with pytest.raises(ValueError, match="another sizes"):
-        bench(tmp_path, tmp_path, dataclasses.replace(sizes, updates=4), workloads=("E",), peers=(), keep=True)
-    stored = tmp_path / "results.json"
+        bench(tmp_path, tmp_path, dataclasses.replace(TINY, updates=4), workloads=("E",), peers=(), keep=True)
     stored.write_text(json.dumps(json.loads(stored.read_text()) | {"roofline": "torch's sgemm"}))
     with pytest.raises(ValueError, match="another roofline: torch's sgemm"):
-        bench(tmp_path, tmp_path, sizes, workloads=("start",), peers=(), keep=True)
+        bench(tmp_path, tmp_path, TINY, workloads=("start",), peers=(), keep=True)
+
+
+def test_rates_are_dropped_with_the_other_workload_that_is_compared_with_them(tmp_path):
+    """A and E: measuring one again drops the other, whose share of the old rates would be shown beside the new ones."""
+    old = {"machine": 1, "sizes": {}, "roofline": "", "initial": {}, "rates": [{}], "no_peak": None}
+    old |= {"workloads": {"A": "a", "B": "b"}, "runs": [run("A", "x", 1, [1]), run("B", "x", 1, [1])]}
+    (tmp_path / "results.json").write_text(json.dumps(old))
+    new = {**old, "workloads": {"E": "e"}, "rates": [], "runs": []}
+    module._keep(new, tmp_path / "results.json", ("E",))
+    assert list(new["workloads"]) == ["B", "E"]
+    assert [run["workload"] for run in new["runs"]] == ["B"]
+    assert new["rates"] == []
