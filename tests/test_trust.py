@@ -219,3 +219,40 @@ def test_a_plugin_that_is_no_python_file_is_not_opened(tmp_path: Path, monkeypat
     monkeypatch.setattr(Path, "open", None)
     with pytest.raises(ValueError, match="is not a Python file"):
         load_plugin(str(tmp_path / "kmsg"))
+
+
+def test_numba_and_matplotlib_take_no_settings_from_the_working_directory(tmp_path: Path) -> None:
+    """Settings of numba can name a folder of compiled functions, which are pickles: they run any code when loaded."""
+    pytest.importorskip("numba")
+    pytest.importorskip("yaml")
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'cache'}\n")
+    (tmp_path / "matplotlibrc").write_text("figure.dpi: 33\n")
+    script = """if True:
+        import os
+        from fedalpha import cli
+        from fedalpha.fast.compiled import numba_version
+
+        def app():
+            import matplotlib
+            print(matplotlib.rcParams["figure.dpi"])
+
+        before = os.path.exists
+        cli.app = app
+        cli.main()
+        assert numba_version()  # workers of Ray come by this way only
+        assert os.path.exists is before
+        import fedalpha.fast.kernels
+        from numba import config
+
+        config.reload_config()  # as whenever something is compiled
+        print(repr(config.CACHE_DIR), fedalpha.fast.kernels.accumulate.stats.cache_path)
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "MPL", "MATPLOTLIB"))}
+    env |= {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    dpi, cache = done.stdout.splitlines()
+    assert float(dpi) != 33
+    assert cache.startswith("'' ")
+    assert str(tmp_path) not in cache
+    assert not (tmp_path / "cache").exists()

@@ -20,6 +20,8 @@ from fedalpha.store.files import append, read_bytes
 from fedalpha.text import shown
 
 _MOST = 2**22
+_HERE = frozenset({".numba_config.yaml", "matplotlibrc"})
+"""Settings that numba and matplotlib look for in the working directory."""
 
 
 class UntrustedError(ValueError):
@@ -63,6 +65,21 @@ def need(kind: str, what: str, consequence: str, own_word: str) -> None:
         f"{shown(file.path)} asks to {consequence}. This needs your consent: look at it, then give --trust "
         f"(trust=True in Python), or {own_word}"
     )
+
+
+@contextmanager
+def no_settings_from_here() -> Iterator[None]:
+    """In this block numba and matplotlib find no settings in the working directory, which anybody may have filled.
+
+    Those of numba can name a folder of compiled functions, which are pickles: loading them runs any code. Neither
+    library has a switch for this, but both ask `os.path.exists` for these names when they are imported.
+    """
+    exists = os.path.exists
+    os.path.exists = lambda path: path not in _HERE and exists(path)
+    try:
+        yield
+    finally:
+        os.path.exists = exists
 
 
 def trusted_file() -> Path:

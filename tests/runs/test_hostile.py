@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -13,12 +14,16 @@ import numpy as np
 import pytest
 
 import fedalpha
+from fedalpha.analysis.conditions import condition
 from fedalpha.analysis.history import read
 from fedalpha.data import Pooled
+from fedalpha.report.pages import filled
 from fedalpha.runs.loggers import LOGGERS
+from fedalpha.runs.reading import read_settings
 from fedalpha.store import Generations, LinkError, Most
 from fedalpha.store.generations import _packed, _signed
 from fedalpha.store.tree import pack
+from fedalpha.study import read_study
 
 ENGINE = "embedded(workers=1)"
 
@@ -69,6 +74,57 @@ def test_a_damaged_history_is_named_and_written_again(digits: Pooled, played: Pa
             read(played)
         again(digits, played)
         assert (played / "history.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("row", ['"accuracy": "x"', f'"loss": {10**400}', '"steps": [1]'])
+def test_a_row_whose_numbers_are_none_is_not_shown(digits: Pooled, played: Path, row: str) -> None:
+    whole = (played / "history.jsonl").read_bytes()
+    (played / "history.jsonl").write_text(f'{{"round": 0, {row}}}\n')
+    with pytest.raises(ValueError, match=r"history.jsonl is damaged: the [a-z]+ of a row is not a number"):
+        read(played)
+    again(digits, played)
+    assert (played / "history.jsonl").read_bytes() == whole
+
+
+def test_a_finished_run_with_forged_rows_is_a_short_error(played: Path) -> None:
+    """Rows without accuracy, and shadow rules without weights: numbers that only the command line shows."""
+    from fedalpha.analysis.shadows import shadow_summaries
+    from fedalpha.cli.run import result
+
+    (played / "history.jsonl").write_text('{"round": 0, "shadow": {"FedAvg": {"distance": "x"}}}\n')
+    history = read(played)
+    assert "accuracy –, loss –" in result(history)
+    with pytest.raises(ValueError, match="shadow rules are not those of a run"):
+        shadow_summaries(history.rows)
+
+
+def test_a_model_of_a_dtype_that_torch_lacks_is_damaged(played: Path) -> None:
+    header = json.dumps({"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}).encode()
+    (played / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
+    with pytest.raises(ValueError, match=r"model.safetensors is damaged"):
+        read(played)
+
+
+def test_keys_of_many_parts_are_refused(tmp_path: Path) -> None:
+    """tomllib would take memory that grows with the square of their number."""
+    for text in ("a." * 20_000 + "b = 1", "[" + "'a' . " * 20_000 + "b]"):
+        (tmp_path / "given.toml").write_text(text)
+        tracemalloc.start()
+        for reader in (lambda file: read_settings(file, {}), read_study):
+            with pytest.raises(ValueError, match="a key has more than 32 parts"):
+                reader(tmp_path / "given.toml")
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+        tracemalloc.stop()
+
+
+def test_texts_are_read_in_time_that_grows_with_their_length(tmp_path: Path) -> None:
+    before = time.process_time()
+    for text in ("accuracy" + 90_000 * " " + "x", "accuracy >= 0.5 or " * 10**6):
+        with pytest.raises(ValueError, match="condition"):
+            condition(text)
+    with pytest.raises(ValueError, match="no table marks"):
+        filled("<!-- fedalpha x: accuracy -->\n" * 30_000, tmp_path)
+    assert time.process_time() - before < 10  # with the square of it: minutes
 
 
 def forge(folder: Path, tree: str, rows: list[bytes], number: int = 3) -> None:

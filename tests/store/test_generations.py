@@ -152,6 +152,14 @@ def test_two_damaged_generations_are_an_error_with_a_remedy(saved: Path) -> None
         Generations(saved).load()
 
 
+def test_any_number_of_damaged_generations_is_a_short_error(saved: Path) -> None:
+    for number in range(1_000):
+        (saved / f"{number:06d}.json").write_text("x")
+    with pytest.raises(DamagedError, match="997 more are damaged") as error:
+        Generations(saved).load()
+    assert len(str(error.value)) < 2_000
+
+
 def test_nothing_saved_is_not_an_error(tmp_path: Path) -> None:
     assert Generations(tmp_path / "none").load() is None
 

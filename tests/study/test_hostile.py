@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from fedalpha.report import write_report
 from fedalpha.store import LinkError
 from fedalpha.study import Store, read_study, run_study, status, study
+from fedalpha.study.parquet_pages import announced
 from fedalpha.study.seeds import parse_seeds
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -25,6 +27,7 @@ SMALL = {
     "seeds": 1,
     "settings": {"clients": 4, "model": "softmax", "rounds": 2},
 }
+LINKS = "![x](http://example.org/x.png) ![x][y]\n[y]: javascript:y"
 EVIL = "=HYPERLINK(0)\x1b]52;c;cm0=\x07 <script>alert(1)</script> [x](javascript:y)"
 
 
@@ -32,7 +35,7 @@ EVIL = "=HYPERLINK(0)\x1b]52;c;cm0=\x07 <script>alert(1)</script> [x](javascript
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study whose case has a hostile name."""
     folder = tmp_path_factory.mktemp("study") / "given"
-    run_study(study({**SMALL, "note": EVIL, "cases": [{"name": EVIL}]}), folder, jobs=1)
+    run_study(study({**SMALL, "title": LINKS, "note": f"{EVIL}\n{LINKS}", "cases": [{"name": EVIL}]}), folder, jobs=1)
     return folder
 
 
@@ -81,7 +84,8 @@ def test_names_are_cleaned_for_terminals_tables_and_pages(given: Path, capsys: p
         assert "\n=HYPERLINK" not in text
     markdown = (given / "report.md").read_text()
     assert "<script" not in markdown
-    assert "](javascript" not in markdown
+    assert not re.search(r"\][(\[:]", markdown.replace("](figures/", ""))  # our own pictures
+    assert "://" not in markdown
     html = page.read_text()
     assert "<script>alert" not in html
     assert "Content-Security-Policy" in html
@@ -139,6 +143,39 @@ def test_a_small_file_of_cells_cannot_take_all_memory(tmp_path: Path) -> None:
         assert pyarrow.total_allocated_bytes() - before < 2**28
 
 
+def test_one_row_of_a_small_file_cannot_take_all_memory(tmp_path: Path) -> None:
+    """A list of 20 million equal values is one row, and some 100 bytes, also by the sizes in the file's metadata."""
+    size = 20_000_000
+    alpha = pyarrow.ListArray.from_arrays(pyarrow.array([0, size], pyarrow.int32()), np.zeros(size, np.float32))
+    table = pyarrow.table({"cell": ["0" * 16], "alpha": alpha, "about": ["{}"]})
+    table = table.replace_schema_metadata({"fedalpha": json.dumps({"format": 2})})
+    parquet.write_table(table, tmp_path / "cells.parquet", compression="zstd")
+    assert (tmp_path / "cells.parquet").stat().st_size < 2**12
+    with pytest.raises(ValueError, match=r"it would take more than [0-9,]+ bytes of memory"):  # before it is decoded
+        Store(tmp_path).get("0" * 16)
+
+
+def test_pages_are_counted_as_they_announce_themselves() -> None:
+    """With and without dictionaries, compression and pages of the second version; a cut or changed file is an error."""
+    numbers = pyarrow.array([[1.0] * 7, [], [2.0] * 13], pyarrow.list_(pyarrow.float32()))
+    table = pyarrow.table({"round": pyarrow.array([0, 1, 2], pyarrow.int64()), "alpha": numbers})
+    for options in ({}, {"use_dictionary": False}, {"compression": "zstd", "data_page_version": "2.0"}):
+        file = pyarrow.BufferOutputStream()
+        parquet.write_table(table, file, **options)
+        content = file.getvalue().to_pybytes()
+        metadata = parquet.read_metadata(pyarrow.BufferReader(content))
+        values = 8 * 3 + 4 * 21  # an empty list has a place of its own
+        found = announced(content, metadata, most=10**9)
+        assert values < found < values + 64 * 4 + 300
+        assert announced(content, metadata, most=64) < found
+        place = metadata.row_group(0).column(1).data_page_offset
+        for change in (b"\0" * 30, b"\xff" * 30, b"\x1c" * 30):
+            with pytest.raises((ValueError, KeyError, IndexError)):
+                announced(content[:place] + change + content[place + 30 :], metadata, most=10**9)
+        with pytest.raises(ValueError, match="outside"):
+            announced(content[:place], metadata, most=10**9)
+
+
 def test_seeds_and_grids_are_counted_before_they_are_made(tmp_path: Path) -> None:
     tracemalloc.start()
     for seeds in ("0-9999999999", "9999999999", "9" * 5_000):
@@ -151,8 +188,23 @@ def test_seeds_and_grids_are_counted_before_they_are_made(tmp_path: Path) -> Non
     (tmp_path / "study.toml").write_text(f'name = "x"\nstrategies = ["FedAvg"]\nseeds = 1\n[grid]\n{grid}')
     with pytest.raises(ValueError, match=r"the study has 941,480,149,401 cells; give at most 100,000"):
         read_study(tmp_path)
+    published = '[[published]]\nmeasure = "accuracy"\nstrategy = "FedAvg"\nmean = 0.5\ncase = "x"\n'
+    (tmp_path / "study.toml").write_text((tmp_path / "study.toml").read_text() + published)
+    with pytest.raises(ValueError, match=r"the study has 941,480,149,401 cells; give at most 100,000"):
+        read_study(tmp_path)
     assert tracemalloc.get_traced_memory()[1] < 2**25
     tracemalloc.stop()
+
+
+def test_a_stored_grid_is_counted_before_it_is_made(given: Path) -> None:
+    plan = json.loads((given / "study.json").read_text())
+    grid = {key: list(range(1, 100)) for key in ("epochs", "batch", "liars", "rounds", "clients")}
+    (given / "study.json").write_text(json.dumps({**plan, "study": {**plan["study"], "grid": grid}}))
+    with pytest.raises(ValueError, match=r"the study has 9,509,900,499 cells; give at most 100,000"):
+        status(given)
+    (given / "study.json").write_text(json.dumps({**plan, "cells": [{}] * 100_001}))
+    with pytest.raises(ValueError, match="it has more than 100,000 cells"):
+        status(given)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")

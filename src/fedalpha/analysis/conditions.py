@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedalpha.analysis.columns import Column, stored
-from fedalpha.text import Registry, Spelled, nearest, quoted
+from fedalpha.text import LONGEST, Registry, Spelled, nearest, quoted
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -24,6 +24,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+_BETWEEN = re.compile(r"(?<!\s)\s+or\s+")  # it begins at the first of several spaces, so it is linear in the length
 _FORM = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*)\s*(>=|<=|>|<)\s*([0-9.eE+-]+)\s*")
 
 
@@ -143,7 +144,9 @@ def condition(text: str | Condition, key: str = "stop") -> Condition:
         return text
     if not isinstance(text, str):
         raise ValueError(f"{key} = {quoted(text)} is not a condition; write it like 'accuracy >= 0.6'")
-    parts = re.split(r"\s+or\s+", text.strip())
+    if len(text) > LONGEST:
+        raise ValueError(f"{key} is a condition of {len(text):,} characters; give at most {LONGEST:,}")
+    parts = _BETWEEN.split(text.strip())
     found = tuple(_one(part, f"{key} = {quoted(text)}") for part in parts)
     return found[0] if len(found) == 1 else Either(found)
 

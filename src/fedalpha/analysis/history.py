@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fedalpha.analysis.columns import numbers
+from fedalpha.analysis.columns import check_numbers, numbers
 from fedalpha.analysis.measures.base import rounds_to
 from fedalpha.store.exports import html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
@@ -221,6 +221,10 @@ def read(folder: str | Path) -> History:
         raise ValueError(
             f"{folder} is not a run folder: it has no history.jsonl; `fedalpha run --out` writes one"
         ) from None
+    try:
+        check_numbers(rows)
+    except ValueError as error:
+        raise ValueError(_damaged(folder, str(error))) from None
     kept = _kept_round(rows)
     best = None if kept is None else _load(folder / "best.safetensors")
     return History(
@@ -285,7 +289,7 @@ def _load(model: Path) -> Parameters | None:
         found: Parameters = load(read_bytes(model))
     except FileNotFoundError:
         return None
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have
         raise ValueError(f"{model} is damaged: {shown(error)}; remove it") from None
     return found
 
@@ -301,7 +305,9 @@ def _row(line: bytes, number: int, folder: Path) -> Row:
             return row
     except (ValueError, KeyError, RecursionError):
         pass
-    raise ValueError(
-        f"{folder / 'history.jsonl'} is damaged: line {number} is not a row; `fedalpha resume {folder}` writes it "
-        "again from the checkpoint"
-    )
+    raise ValueError(_damaged(folder, f"line {number} is not a row"))
+
+
+def _damaged(folder: Path, why: str) -> str:
+    again = f"`fedalpha resume {folder}` writes it again from the checkpoint"
+    return f"{folder / 'history.jsonl'} is damaged: {why}; {again}"

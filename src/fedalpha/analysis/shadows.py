@@ -47,7 +47,10 @@ def shadow_summaries(rows: Sequence[Mapping[str, Any]]) -> list[ShadowSummary]:
     FedBetter: distance 0.500 on average, 0.500 at last; 1.0 effective clients (applied: 2.0)
     """
     played = [row for row in rows if row.get("shadow")]
-    return [_summary(rule, played) for rule in dict.fromkeys(rule for row in played for rule in row["shadow"])]
+    try:
+        return [_summary(rule, played) for rule in dict.fromkeys(rule for row in played for rule in row["shadow"])]
+    except (KeyError, TypeError, AttributeError, OverflowError):  # the rows were read from a file
+        raise ValueError("the rows of the shadow rules are not those of a run") from None
 
 
 def _summary(rule: str, rows: Sequence[Mapping[str, Any]]) -> ShadowSummary:

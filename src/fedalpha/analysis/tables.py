@@ -126,9 +126,12 @@ def _one_line(cell: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """A text in Markdown: a name cannot open an HTML tag, a link or a picture.
+    r"""A text in Markdown: a name cannot open an HTML tag, a link or a picture, nor define what a link leads to.
 
-    >>> markdown_text("<script>, [x](javascript:y), < 0.001")
-    '&lt;script>, [x]\\\\(javascript:y), < 0.001'
+    >>> print(markdown_text("<script>, [x](javascript:y), < 0.001"))
+    &lt;script>, [x]\(javascript:y), < 0.001
+    >>> print(markdown_text("![x][y] [y]: https://example.org"))
+    ![x]\[y] [y]\: https:\//example.org
     """
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain(text, lines=True)).replace("](", "]\\(")
+    marked = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain(text, lines=True))
+    return re.sub(r"(?<=\])(?=[(\[:])|(?<=:)(?=//)|(?<=www)(?=\.)", r"\\", marked, flags=re.IGNORECASE)

@@ -23,6 +23,7 @@ from fedalpha.cli.theory import theory
 from fedalpha.cli.tune import tune
 from fedalpha.terminal import plain_streams
 from fedalpha.text import shown
+from fedalpha.trust import no_settings_from_here
 
 typer.core.HAS_RICH = False  # typer writes "\\[" for "[" in plain help where rich is installed
 
@@ -78,7 +79,7 @@ def options(
 
 def main() -> None:
     """Run the command line. The exit code is 2 for wrong input, 1 for a failure and 130 for Ctrl-C."""
-    with plain_streams():
+    with plain_streams(), no_settings_from_here():
         try:
             app()
         except ValueError as error:

@@ -67,8 +67,8 @@ def result(history: History) -> str:
     'after round 0: accuracy 70.00 %, loss 1.0000, R_60 0'
     """
     last, end = history.rows[-1], history.summary()
-    accuracy = "–" if last["accuracy"] is None else f"{100 * last['accuracy']:.2f} %"
-    loss = "–" if last["loss"] is None else f"{last['loss']:.4f}"
+    accuracy = "–" if last.get("accuracy") is None else f"{100 * last['accuracy']:.2f} %"
+    loss = "–" if last.get("loss") is None else f"{last['loss']:.4f}"
     found = f"after round {last['round']}: accuracy {accuracy}, loss {loss}, R_60 {_number(end['R_60'])}"
     if "time" not in end:
         return found
@@ -92,7 +92,7 @@ def _tell(history: History, settings: Settings) -> None:
             else "on the test set: its figures are optimistic"
         )
         row = history.best.row
-        accuracy = "" if row["accuracy"] is None else f", test accuracy {100 * row['accuracy']:.2f} %"
+        accuracy = "" if row.get("accuracy") is None else f", test accuracy {100 * row['accuracy']:.2f} %"
         print(f"{settings.keep} model: after round {row['round']} ({where}){accuracy}")
     if summaries := shadow_summaries(history.rows):
         print("shadow rules (distance: total variation between their weights and those that were applied)")

@@ -19,31 +19,49 @@ from fedalpha.analysis.tables import markdown_table
 from fedalpha.report.claims import claims_table
 from fedalpha.report.findings import gather
 from fedalpha.report.tables import results_table
+from fedalpha.runs.reading import read_text
 from fedalpha.study.store import write_bytes
 
-_START = re.compile(r"^<!--\s*fedalpha\b", re.MULTILINE)
-_TABLE = re.compile(r"^(<!-- fedalpha (\S+): ([^>\n]+?) -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+_START = re.compile(r"<!--\s*fedalpha\b")
+_MARK = re.compile(r"<!-- fedalpha (\S+): ([^>]+?) -->")
+_END = "<!-- end -->"
 
 
 def fill_page(page: str | Path) -> int:
     """Rewrite the tables of a Markdown page. Returns how many there are."""
     page = Path(page)
-    try:
-        text = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot read the page {page}: {error.strerror}") from None
+    text = read_text(page, "page").replace("\r\n", "\n")
     write_bytes(page, filled(text, page.parent).encode())
-    return len(_TABLE.findall(text))
+    return len(_tables(text))
 
 
 def filled(text: str, place: Path) -> str:
     """The page with its tables; ``place`` is the folder of the page."""
-    if len(_START.findall(text)) != len(_TABLE.findall(text)) or not _START.search(text):
+    lines, done, out = text.split("\n"), 0, []
+    for start, end, folder, what in _tables(text):
+        out += [*lines[done : start + 1], *_table(place / folder, what).split("\n")]
+        done = end
+    return "\n".join([*out, *lines[done:]])
+
+
+def _tables(text: str) -> list[tuple[int, int, str, str]]:
+    """The lines between which tables stand, and the folder and the measures of each."""
+    found: list[tuple[int, int, str, str]] = []
+    begun: tuple[int, str, str] | None = None
+    marks = 0
+    for number, line in enumerate(text.split("\n")):
+        marks += _START.match(line) is not None
+        if begun is None and (mark := _MARK.fullmatch(line)):
+            begun = (number, mark[1], mark[2])
+        elif begun is not None and line == _END:
+            found.append((begun[0], number, begun[1], begun[2]))
+            begun = None
+    if len(found) != marks or not marks:
         raise ValueError(
             "the page has no table marks that can be read; write <!-- fedalpha FOLDER: MEASURE, MEASURE --> (or "
             "claims after the colon) and <!-- end -->, each on a line of its own"
         )
-    return _TABLE.sub(lambda found: found[1] + _table(place / found[2], found[3]) + "\n" + found[4], text)
+    return found
 
 
 def _table(folder: Path, what: str) -> str:

@@ -50,7 +50,7 @@ def html(data: dict[str, Any]) -> str:
 def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
     """The report as Markdown; ``figures`` are those that were drawn, with what they show."""
     study = findings.study
-    lines = [f"# {_escape(study.title or study.name)}", ""]
+    lines = [f"# {markdown_text(study.title or study.name)}", ""]
     lines += [markdown_text(study.note), ""] * bool(study.note)
     lines += [markdown_text("; ".join(facts(findings))) + ".", ""]
     several = len(findings.cases) > 1

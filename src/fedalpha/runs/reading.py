@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,19 @@ from fedalpha.runs.shorthands import check_once, layered
 from fedalpha.store.files import CONFIG_BYTES
 from fedalpha.text import shown
 from fedalpha.trust import reading
+
+DEEPEST = 32
+"""No key of a TOML file has more parts, such as ``a.b.c``."""
+
+_KEY = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+_NESTED = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{DEEPEST}}}")
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """What a TOML file holds. Raises ValueError, or RecursionError where lists are nested too deeply."""
+    if _NESTED.search(text):  # tomllib takes memory that grows with the square of the length of a key
+        raise ValueError(f"a key has more than {DEEPEST} parts")
+    return tomllib.loads(text)
 
 
 def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool = False) -> Settings:
@@ -25,7 +39,7 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
         return settings(options)
     text = read_text(path, "settings file")
     try:
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        values = json.loads(text) if path.suffix == ".json" else from_toml(text)
         if not isinstance(values, dict):
             raise ValueError("it is not a table of settings")
     except (ValueError, RecursionError) as error:

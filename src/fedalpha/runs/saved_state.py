@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedalpha.analysis.columns import numbers
+from fedalpha.analysis.columns import check_numbers
 from fedalpha.round import ServerState, buffered
 
 if TYPE_CHECKING:  # a Flower server with a plain mean saves its state without torch
@@ -98,9 +98,7 @@ def _check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rounds or any(type(r) is not int for r in rounds) or sorted(set(rounds)) != rounds:
         raise ValueError("its rows do not match its rounds")
     json.dumps(rows, allow_nan=False)  # no row of a run holds NaN: history.jsonl could not
-    for column in numbers():
-        if not all(isinstance(column.read(row), int | float | None) for row in rows):
-            raise ValueError(f"the {column.name} of a row is not a number")
+    check_numbers(rows)
 
 
 def _check_extras(extras: Any, expected: Mapping[str, Any]) -> None:

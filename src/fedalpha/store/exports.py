@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#b5179e", "#9c6b4e", "#9498a0")
 """Ten colours that can be distinguished, also side by side in a bar."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+_NEXT = re.compile(r"([;\t])(?=\s*[=+@＝＋－＠-])")
+"""Where a spreadsheet whose fields are not separated by commas would see another formula."""
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
@@ -27,6 +30,8 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
     >>> csv_text([["case", "mean"], ["=HYPERLINK(1)", -0.5], ["lr=0.1", "-0.5"]]).splitlines()
     ['case,mean', "'=HYPERLINK(1),-0.5", 'lr=0.1,-0.5']
+    >>> csv_text([["one;=two", "＝three"]]).strip()
+    "one;'=two,'＝three"
     """
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_harmless(cell) for cell in row] for row in rows)
@@ -48,7 +53,9 @@ def _harmless(cell: Any) -> Any:
             float(cell)
         except ValueError:
             cell = f"'{cell}"
-    return plain(cell, lines=True)
+        else:
+            return cell
+    return plain(_NEXT.sub(r"\1'", cell), lines=True)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ _ROWS = ("even.rows", "odd.rows")
 _TREE = "tree"
 _MANIFEST = re.compile(r"([0-9]{6,18})\.json")
 _MANIFEST_BYTES = 2**16
+_MOST_PROBLEMS = 3
 _FREE, _RATIO = 2**24, 50
 """Rows may take 16 MB, or 50 times their compressed size. Those of real runs shrink by less than 20."""
 
@@ -95,7 +96,7 @@ class Generations:
         """
         self._forget()
         numbers = self._numbers()
-        problems = []
+        problems: list[str] = []
         for number in numbers:
             try:
                 state, rows = self._read(number, most or Most())
@@ -107,10 +108,10 @@ class Generations:
                 problems.append(f"{self._paths(number)[1]} is damaged ({shown(reason)})")
                 continue
             self._newest = number
-            return state, rows, problems
+            return state, rows, _first(problems)
         if numbers:
             raise DamagedError(
-                f"{'; '.join(problems)}; there is no older one to go back to. "
+                f"{'; '.join(_first(problems))}; there is no older one to go back to. "
                 f"Remove {self.folder} to start again from round 0"
             )
         return None
@@ -175,6 +176,12 @@ class Generations:
             if path not in kept and path.suffix in (".json", ".safetensors", ".rows", TEMPORARY):
                 with contextlib.suppress(OSError):
                     remove(path, self._root)
+
+
+def _first(problems: list[str]) -> list[str]:
+    """A few of them, and how many more there are: a folder may hold any number of damaged generations."""
+    more = len(problems) - _MOST_PROBLEMS
+    return problems if more <= 0 else [*problems[:_MOST_PROBLEMS], f"{more:,} more are damaged"]
 
 
 def _packed(row: dict[str, Any]) -> bytes:

@@ -229,6 +229,7 @@ class Study(BaseModel):
         >>> list(study.variations())
         ['lr=0.1', 'lr=0.2']
         """
+        self._check_size(1)
         named = [(str(c.get("name", "")), {k: v for k, v in c.items() if k != "name"}) for c in self.cases] or [
             ("", {})
         ]
@@ -241,13 +242,17 @@ class Study(BaseModel):
             found[label] = {**given, **point}
         return found
 
+    def _check_size(self, cells: int) -> None:
+        """Raise if all cases with so many cells each are more than a study may have, before they are made."""
+        count = math.prod(len(values) for values in self.grid.values()) * max(1, len(self.cases)) * cells
+        if count > MOST_CELLS:
+            raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
+
     def cells(self) -> list[Cell]:
         """Every cell, in order: case, seed, strategy."""
         if self.tune is not None:
             raise ValueError("a study with a [tune] table has no cells before it has run; use `fedalpha tune`")
-        cases = math.prod([len(values) for values in self.grid.values()]) * max(1, len(self.cases))
-        if (count := cases * len(self.seeds) * len(self.names)) > MOST_CELLS:
-            raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
+        self._check_size(len(self.seeds) * len(self.names))
         found = []
         for case, variation in self.variations().items():
             try:

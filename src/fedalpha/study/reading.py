@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
-from fedalpha.runs.reading import read_text
+from fedalpha.runs.reading import from_toml, read_text
 from fedalpha.store.files import CONFIG_BYTES, read_bytes
 from fedalpha.study.plan import Study, study
 from fedalpha.text import shown
@@ -19,8 +18,8 @@ def read_study(path: str | Path, *, trust: bool = False) -> Study:
     """
     file, text = study_text(path)
     try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        values = from_toml(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not valid TOML: {shown(error)}; put texts in quotes") from None
     try:
         with reading(file, trust):

@@ -14,9 +14,10 @@ from typing import Any
 from fedalpha.plugins import is_loaded
 from fedalpha.study.cells import Cell, grouped
 from fedalpha.study.plan import STORED, Study, study
+from fedalpha.study.seeds import MOST_CELLS
 from fedalpha.study.store import Store
 from fedalpha.study.tables import Result
-from fedalpha.text import cleaned, plain, shown
+from fedalpha.text import cleaned, shown
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ def load_study(folder: str | Path) -> tuple[Study, list[Cell], Store]:
     plan = store.plan()
     try:
         found = study(plan["study"], STORED)
+        if len(plan["cells"]) > MOST_CELLS:
+            raise ValueError(f"it has more than {MOST_CELLS:,} cells")
         cells = [Cell.from_entry(cleaned(entry)) for entry in plan["cells"]]
         known = {(case, strategy) for case in found.variations() for strategy in found.names}
         if not cells or any((cell.case, cell.strategy) not in known for cell in cells):
@@ -76,7 +79,7 @@ def status(folder: str | Path) -> Status:
     for key in unique.keys() - done.keys():
         record = _record(store.read_log(f"{key}.running"))
         if record is not None and _alive(record["pid"]):
-            running.append({**record, "label": plain(record["label"]), "cell": key})
+            running.append({**record, "label": shown(record["label"]), "cell": key})
     failed = [unique[key].label for key in unique if key not in done and store.read_log(f"{key}.error")]
     left, not_begun = _left(store, unique, done, running)
     return Status(

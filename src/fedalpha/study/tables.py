@@ -17,6 +17,7 @@ from fedalpha.analysis.columns import Column, stored
 from fedalpha.store import FormatError
 from fedalpha.store.files import read_bytes
 from fedalpha.study.cells import Cell
+from fedalpha.study.parquet_pages import announced
 from fedalpha.text import cleaned, shown
 
 FORMAT = 2
@@ -142,8 +143,8 @@ def content(table: Any) -> bytes:
 def read(path: Path, root: Path | None = None) -> Any:
     """The table of a Parquet file; ValueError for one of another format, or of a size that cells cannot have.
 
-    A few bytes can announce any number of equal values. So texts are read as numbers of a dictionary, and the table
-    is read batch by batch while it stays in proportion to its file.
+    A few bytes can announce any number of equal values. So texts are read as numbers of a dictionary, what the pages
+    announce is added up first, and the table is read batch by batch while it stays in proportion to its file.
     """
     pyarrow, parquet = arrow()
     content = read_bytes(path, root, most=LARGEST)
@@ -153,8 +154,11 @@ def read(path: Path, root: Path | None = None) -> Any:
     file = parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
     metadata = (file.schema_arrow.metadata or {}).get(b"fedalpha", b"{}")
     check_format(json.loads(metadata).get("format", 1), path)
-    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-    if sum(max(0, group.total_byte_size) for group in groups) > most:
+    try:
+        size = announced(content, file.metadata, most)
+    except (IndexError, KeyError):  # a header that ends early, or lacks a size
+        raise ValueError("its pages cannot be read") from None
+    if size > most:
         raise ValueError(f"it would take more than {most:,} bytes of memory")
     batches, taken = [], 0
     for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):

@@ -106,6 +106,12 @@ def test_proposed_points_that_are_not_of_the_space_are_not_used(given: Path) -> 
     assert (given / "tune.json").read_bytes() == before
 
 
+def test_a_space_stands_for_no_name_of_a_rule() -> None:
+    """What a search may try is met at the corners of its space, so that the user is asked; names would multiply it."""
+    with pytest.raises(ValueError, match="a space cannot stand for the name of a rule"):
+        Space.of({"clock": "choice(trace, jitter)('constant')"})
+
+
 def test_a_space_knows_its_points() -> None:
     space = Space.of({"strategy": "FedWorse(k=whole(1, 3))", "lr": "log(0.01, 1)", "batch": [8, 16]})
     good = {"strategy.k": 2, "lr": 0.1, "batch": 8}

@@ -20,6 +20,7 @@ from fedalpha.analysis.columns.base import (
     Column,
     Context,
     PerClient,
+    check_numbers,
     column,
     columns,
     finite,
@@ -28,4 +29,16 @@ from fedalpha.analysis.columns.base import (
     stored,
 )
 
-__all__ = ["COLUMNS", "Column", "Context", "PerClient", "column", "columns", "finite", "numbers", "row", "stored"]
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "Context",
+    "PerClient",
+    "check_numbers",
+    "column",
+    "columns",
+    "finite",
+    "numbers",
+    "row",
+    "stored",
+]

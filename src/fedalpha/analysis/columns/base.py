@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -148,6 +149,15 @@ def row(context: Context) -> dict[str, Any]:
     0
     """
     return {found.name: found.value(context) for found in columns() if found.present(context)}
+
+
+def check_numbers(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError if a row, which may be of a file, holds anything else where a column has a number."""
+    for found in numbers():
+        for value in map(found.read, rows):
+            whole = isinstance(value, int) and abs(value) > sys.float_info.max
+            if whole or not isinstance(value, int | float | None):
+                raise ValueError(f"the {found.name} of a row is not a number")
 
 
 def finite(value: float | None) -> float | None:

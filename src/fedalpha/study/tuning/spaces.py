@@ -196,6 +196,8 @@ class _Reader(ast.NodeTransformer):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in _KINDS:
             return self._open(_dimension(name, node))
+        if isinstance(node.func, ast.Call):  # what is met at every corner would not be all that a search may try
+            raise ValueError(f"{ast.unparse(node)}: a space cannot stand for the name of a rule; name the rule")
         self.generic_visit(node)
         return node
 
