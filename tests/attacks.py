@@ -287,6 +287,35 @@ def second_line(box: Box) -> tuple[str, Done]:
 
 
 @attack(
+    "`.numba_config.yaml` in the working directory names a folder of compiled functions; `run`",
+    TRUST + "numba_and_matplotlib_take_no_settings_from_the_working_directory",
+)
+def compiled(box: Box) -> tuple[str, Done]:
+    plugin, cache = _plugin(box), box.place / "cache"
+    (box.place / ".numba_config.yaml").write_text(f"cache_dir: {cache}\n")
+    script = """if True:
+        import importlib, pathlib, pickle, sys
+        from numba.core.caching import UserProvidedCacheLocator as Locator
+
+        class Evil:
+            def __reduce__(self):
+                return exec, (open(sys.argv[2]).read(),)
+
+        module = importlib.import_module(sys.argv[3])
+        folder = pathlib.Path(sys.argv[1]) / Locator.get_suitable_cache_subpath(module.__file__)
+        folder.mkdir(parents=True)
+        for function in vars(module).values():
+            if hasattr(file := getattr(getattr(function, "_cache", None), "_cache_file", None), "_index_name"):
+                (folder / file._index_name).write_bytes(pickle.dumps(Evil()))
+    """
+    name = "fast.kernels" if (box.tree / "src/fedalpha/fast/kernels.py").exists() else "kernels"
+    words = [sys.executable, "-c", script, str(cache), str(plugin), f"fedalpha.{name}"]
+    env = {**os.environ, "PYTHONPATH": str(box.tree / "src")}
+    subprocess.run(words, check=True, cwd=box.tree, env=env)
+    return _ran(box, box.fedalpha("run", "--model", "mlp(2000)", "--rounds", 1, "--clients", 4, "--workers", 1))
+
+
+@attack(
     "a run of a comparison is a link; `report`",
     "report/test_compared.py::test_the_folder_of_a_run_that_is_a_link_is_not_read",
 )
@@ -354,6 +383,52 @@ def parquet_bomb(box: Box) -> tuple[str, Done]:
 
 
 @attack(
+    "a Parquet cell of some kilobytes with gigabytes in one row; `report`",
+    STUDIES + "one_row_of_a_small_file_cannot_take_all_memory",
+)
+def parquet_row(box: Box) -> tuple[str, Done]:
+    import numpy as np
+    import pyarrow
+    from pyarrow import parquet
+
+    given = box.given(box.study)
+    key = json.loads((given / "study.json").read_text())["cells"][0]["cell"]
+    packed = given / "cells.parquet"
+    file = packed if packed.exists() else given / "cells" / f"{key}.parquet"
+    known = parquet.read_table(file)
+    size = 300_000_000
+    alpha = pyarrow.ListArray.from_arrays(pyarrow.array([0, size], pyarrow.int32()), np.zeros(size, np.float32))
+    columns = {"cell": [key], "round": pyarrow.array([0], pyarrow.int32()), "alpha": alpha, "about": ["{}"]}
+    table = pyarrow.table(columns).replace_schema_metadata(known.schema.metadata)
+    parquet.write_table(table, file, compression="zstd")
+    del table, columns, alpha
+    return _memory(box.fedalpha("report", given))
+
+
+@attack(
+    "a grid of 10¹² cases in a `study.json`; `status`",
+    STUDIES + "a_stored_grid_is_counted_before_it_is_made",
+)
+def stored_grid(box: Box) -> tuple[str, Done]:
+    given = box.given(box.study)
+    plan = json.loads((given / "study.json").read_text())
+    plan["study"]["grid"] = {
+        key: list(range(1, 100)) for key in ("lr", "epochs", "batch", "liars", "rounds", "clients")
+    }
+    (given / "study.json").write_text(json.dumps(plan))
+    return _memory(box.fedalpha("status", given, most_seconds=60))
+
+
+@attack(
+    "a key of 50,000 parts in a settings file; `run FILE`",
+    RUNS + "keys_of_many_parts_are_refused",
+)
+def parts(box: Box) -> tuple[str, Done]:
+    (box.place / "given.toml").write_text("a." * 50_000 + "b = 1\n")
+    return _memory(box.fedalpha("run", box.place / "given.toml", most_seconds=60))
+
+
+@attack(
     '`seeds = "0-9999999999"` in a study file',
     STUDIES + "seeds_and_grids_are_counted_before_they_are_made",
 )
@@ -395,6 +470,35 @@ def script(box: Box) -> tuple[str, Done]:
     given = box.given(box.study)
     done = box.fedalpha("report", given)
     return ("it stands raw in report.md" if "<script>" in _text(given / "report.md") else ""), done
+
+
+@attack(
+    "a picture elsewhere in the title of a study; `report`",
+    STUDIES + "names_are_cleaned_for_terminals_tables_and_pages",
+)
+def picture(box: Box) -> tuple[str, Done]:
+    given = box.given(box.study)
+    plan = json.loads((given / "study.json").read_text())
+    plan["study"]["title"] = "![x](http://example.org/x.png)"
+    (given / "study.json").write_text(json.dumps(plan))
+    done = box.fedalpha("report", given)
+    return ("report.md loads it" if "](http" in _text(given / "report.md") else ""), done
+
+
+@attack(
+    "a model of a dtype that torch does not have; `report` of a comparison",
+    RUNS + "a_model_of_a_dtype_that_torch_lacks_is_damaged",
+)
+def dtype(box: Box) -> tuple[str, Done]:
+    given = box.place / "given"
+    given.mkdir()
+    (given / "comparison.json").write_text(json.dumps({"strategies": ["FedAvg"], "seeds": [0], "target": 0.6}))
+    header = json.dumps({"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}).encode()
+    shutil.copytree(box.run, given / "FedAvg-seed0")
+    model = given / "FedAvg-seed0" / "model.safetensors"
+    model.write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
+    done = box.fedalpha("report", given)
+    return ("a traceback" if done.traceback else ""), done
 
 
 @attack("a setting of 10 MB; `run FILE`", RUNS + "errors_are_short")

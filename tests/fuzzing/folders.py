@@ -114,6 +114,7 @@ class Cells(Target):
     name, share = "cells (Parquet)", 3
     readers: ClassVar = {
         "study/tables.py": ("read", "_without_dictionaries", "split", "result_of", "_about", "_kind", "check_format"),
+        "study/parquet_pages.py": ("announced", "_pages", "_struct", "_whole", "_varint"),
         "study/store.py": ("Store.get", "Store._tables", "Store._read"),
     }
     key = "0123456789abcdef"
@@ -142,11 +143,13 @@ class Cells(Target):
         key = pyarrow.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [self.key])
         long = pyarrow.DictionaryArray.from_arrays(np.zeros(1_000, np.int8), ["x" * 5_000])
         zeros = pyarrow.array(np.zeros(rows, np.int64))
+        one = pyarrow.ListArray.from_arrays(pyarrow.array([0, rows], pyarrow.int32()), np.zeros(rows, np.float32))
         found = []
         for columns, dictionary, form in (
             ({"cell": key, "round": zeros}, True, 2),
             ({"cell": key, "round": zeros}, False, 2),
             ({"about": long}, True, 2),
+            ({"cell": [self.key], "alpha": one}, True, 2),
             ({"round": zeros[:4]}, True, 7),
         ):
             table = pyarrow.table(columns).replace_schema_metadata({"fedalpha": json.dumps({"format": form})})
