@@ -1,7 +1,8 @@
-"""docs/round.md names files, functions and columns that exist."""
+"""docs/round.md names files, functions and columns that exist, and the round that it follows fits on a screen."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 import fedalpha
 from fedalpha.analysis.columns import columns
 from fedalpha.cli import app
+from fedalpha.round import advance
 
 PAGE = (Path(__file__).parents[2] / "docs" / "round.md").read_text()
 PACKAGE = Path(fedalpha.__file__).parent
@@ -25,6 +27,13 @@ def test_files_exist_and_define_what_the_page_says() -> None:
         text = (place if place.exists() else PACKAGE.parents[1] / file).read_text()
         for name in re.findall(r"`([\w.]+)`", names):
             assert re.search(rf"(def|class) {name.split('.')[-1]}\b", text), (file, name)
+
+
+def test_the_round_fits_on_a_screen_and_follows_the_order_of_the_algorithm() -> None:
+    lines = inspect.getsource(advance).splitlines()
+    assert len(lines) <= 60
+    steps = re.findall(r"# (\d)\. (\w+)", "\n".join(lines))
+    assert steps == [("1", "Select"), ("2", "Ask"), ("3", "Weigh"), ("4", "Combine")]
 
 
 def test_columns_exist() -> None:
