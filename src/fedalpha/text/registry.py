@@ -95,7 +95,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.base = base
         self._arguments = arguments
-        self._package = package
+        self.package = package
         self._usual = usual
         self._complete = package is None
         self._entries: dict[str, Entry[T]] = {}
@@ -112,7 +112,7 @@ class Registry(Generic[T]):
 
         def add(make: F) -> F:
             key = name or getattr(make, "text_name", make.__name__)
-            inside = make.__module__.startswith(f"{self._package}.")
+            inside = make.__module__.startswith(f"{self.package}.")
             if key in (self._entries if inside else self._found()):
                 raise ValueError(f"the {self.kind} {key!r} is registered already; choose another name")
             self._entries[key] = Entry(key, make, formula, reference, tuple(examples) or (key,))
@@ -123,7 +123,7 @@ class Registry(Generic[T]):
     def _found(self) -> dict[str, Entry[T]]:
         """All entries by name, including those of modules that were not imported yet."""
         if not self._complete:
-            import_all(str(self._package))
+            import_all(str(self.package))
             self._complete = True
         return self._entries
 
