@@ -2,9 +2,10 @@
 
 ``python tests/matrix.py`` runs every setting one after the other (hours), ``python tests/matrix.py 3.13`` those whose
 name contains "3.13". Each leaves a file in ``--out``, so that settings can be run one at a time; ``--page`` writes the
-table of all that are there into docs/portability.md. The newest versions within the ranges of pyproject.toml are
-installed for each Python in an environment of its own, in the user's cache; ``--install`` does nothing else. With
-pyenv, name the versions: ``PYENV_VERSION=3.11.7:3.12.1:3.13.0``.
+table of all that are there into docs/portability.md. ``--short`` runs only the short form of the suite, as a row of its
+own. The newest versions within the ranges of pyproject.toml are installed for each Python in an environment of its own,
+in the user's cache; ``--install`` does nothing else. With pyenv, name the versions:
+``PYENV_VERSION=3.11.7:3.12.1:3.13.0``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/portability.md"
 STORED = ROOT / "docs/results/portability"
 BEGIN, END = "<!-- the matrix -->", "<!-- end of the matrix -->"
+SHORT = ", short form"
 PACKAGES = ("torch", "numpy", "scipy", "numba")
 FACTS = """
 import json, torch
@@ -50,13 +52,18 @@ class Setting:
     python: str | None = None
     emulator: tuple[str, ...] = ()
     """A command before Python. Programs that a test starts run outside of it, so it runs the short part alone."""
+    short: bool = False
+    """The short form of the suite, which `make test` runs on emulated machines."""
 
     @property
     def name(self) -> str:
-        return self.machine.name if self.python is None else f"Python {self.python}, newest versions"
+        name = self.machine.name if self.python is None else f"Python {self.python}, newest versions"
+        return name + SHORT * self.short
 
     def runs(self, arguments: Sequence[str]) -> list[list[str]]:
         """The arguments of each run of pytest: one, or under an emulator, which may crash, one per file."""
+        if self.short and not self.emulator:
+            return [["-p", "no:xdist", *self.machine.part]]
         if not self.emulator:
             return [[*arguments, *([] if self.machine is HERE else ["--ignore=tests/portability"])]]
         files: dict[str, list[str]] = {}
@@ -94,7 +101,7 @@ SETTINGS = (
     *(Setting(Machine(f"OMP_NUM_THREADS={count}", threads(count))) for count in (1, 2, 4)),
     *(Setting(machine) for machine in MACHINES),
     *(Setting(HERE, python) for python in ("3.12", "3.13")),
-    Setting(Machine("Intel Haswell, emulated by QEMU, 1 thread", threads(1)), None, HASWELL),
+    Setting(Machine("Intel Haswell, emulated by QEMU, 1 thread", threads(1)), None, HASWELL, short=True),
 )
 
 
@@ -181,8 +188,8 @@ def counted(report: Path) -> dict[str, Any]:
 def stored(folder: Path) -> list[Outcome]:
     """The outcomes in a folder, in the order of the settings."""
     found = [Outcome(**json.loads(path.read_text())) for path in folder.glob("*.json")]
-    order = [setting.name for setting in SETTINGS]
-    return sorted(found, key=lambda outcome: order.index(outcome.setting))
+    order = [setting.name.removesuffix(SHORT) for setting in SETTINGS]
+    return sorted(found, key=lambda outcome: order.index(outcome.setting.removesuffix(SHORT)))
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -202,6 +209,7 @@ def write_page(folder: Path, page: Path = PAGE) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="parts of the names of settings; all if none is given")
+    parser.add_argument("--short", action="store_true", help="run the short form of the suite")
     parser.add_argument("--list", action="store_true", help="list the settings")
     parser.add_argument("--out", type=Path, default=Path("runs/matrix"), help="folder of the outcomes, a file each")
     parser.add_argument("--page", action="store_true", help="write the outcomes in --out into docs/portability.md")
@@ -210,6 +218,7 @@ def main() -> int:
     parser.add_argument("--pytest", default=f"-n {os.cpu_count()} --dist worksteal", help="arguments of pytest")
     options = parser.parse_args()
     chosen = [s for s in SETTINGS if not options.names or any(name in s.name for name in options.names)]
+    chosen = [replace(setting, short=setting.short or options.short) for setting in chosen]
     if options.list or not chosen:
         print("\n".join(setting.name for setting in SETTINGS))
         return int(not chosen)

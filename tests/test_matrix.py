@@ -44,6 +44,15 @@ def test_settings_have_names_of_their_own_and_cover_threads_numba_versions_and_p
         assert any(part in name for name in names), part
 
 
+def test_the_short_form_is_a_row_of_its_own(tmp_path: Path) -> None:
+    one = matrix.SETTINGS[1]
+    short = matrix.replace(one, short=True)
+    assert short.runs(["-n", "2"]) == [["-p", "no:xdist", *one.machine.part]] != one.runs(["-n", "2"])
+    for setting in (short, one):
+        matrix.Outcome(setting.name, reason="no time").store(tmp_path)
+    assert {found.setting for found in matrix.stored(tmp_path)} == {one.name, f"{one.name}, short form"}
+
+
 def test_without_the_emulator_the_reason_is_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(matrix.shutil, "which", lambda _: None)
     outcome = matrix.tried(matrix.SETTINGS[-1], tmp_path, ())
