@@ -12,6 +12,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 
 from fedalpha import Evaluate
 from fedalpha.flower import FedAlpha
+from fedalpha.flower.replies import Rejected
+from fedalpha.flower.reports import Wanted
 from flower.test_strategy import logged, quadratic, start_arrays
 
 __all__ = ["logged"]
@@ -160,3 +162,12 @@ def test_a_hostile_client_is_refused_or_bounded(grid_of: Any, logged: Any, attac
     assert "\x1b[2J" not in logged.text
     assert "\x1b]0" not in logged.text
     assert max(map(len, logged.text.splitlines())) < 2000
+
+
+def test_a_refusal_is_short_whatever_names_the_reply_has() -> None:
+    """Reasons are in the rows and in the log."""
+    record = ArrayRecord({"x\x1b" * 100_000: Array(np.zeros(1))})
+    with pytest.raises(Rejected, match="extras differ") as error:
+        Wanted("num-examples", {}, frozenset(), {"w": np.zeros(1)})._extras(record)
+    assert len(str(error.value)) <= 2_000
+    assert "\x1b" not in str(error.value)

@@ -89,3 +89,74 @@ class Replies(Target):
         client_id(reply_metrics, "id")
         found = arrays_of(reply, self.sent)
         assert all(np.isfinite(value).all() for value in found.values())
+
+
+class Uploads(Target):
+    """Replies of Flower clients whose updates are compressed."""
+
+    name, share = "compressed uploads", 12
+    readers: ClassVar = {
+        "flower/replies.py": ("uploaded_of", "_model_of", "_all_opened"),
+        "upload/sparse.py": ("sparse.decode", "sparse._as_bits", "sparse.forms"),
+        "upload/quantised.py": ("quantised.decode", "quantised._pieces", "_unpacked"),
+    }
+    texts = ("quantised(block=4)", "quantised(bits=2)", "sparse(share=0.02)", "feedback(sparse(share=0.5))")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        from flwr.app import Array
+        from flwr.supercore.task_identity import TaskIdentity
+
+        from fedalpha.flower.replies import Rejected
+        from fedalpha.upload import UPLOADS
+
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+        type(self).errors = (Rejected,)
+        self.sent = {"w": np.ones((9, 11), np.float32), "b": np.ones(3, np.float64), "count": np.array(7)}
+        self.whole = {"count": Array(self.sent["count"])}
+        self.uploads = [UPLOADS.parse(text) for text in self.texts]
+        values = np.linspace(-1, 1, 102, dtype=np.float32)
+        self.packed = [upload.encode(values, np.random.default_rng(0)) for upload in self.uploads]
+
+    def make(self, draw: random.Random) -> Any:
+        from flwr.app import Array
+
+        which = draw.randrange(len(self.uploads))
+        written = {name: value.copy() for name, value in self.packed[which].items()}
+        for _ in range(draw.randrange(3)):
+            value = written[draw.choice(list(written))]
+            extremes = (
+                (0, 1, 101, 102, 127, 255) if value.dtype.kind == "u" else (np.nan, np.inf, -1.0, 3e38, 0.0, -0.0)
+            )
+            value[draw.randrange(len(value))] = draw.choice(extremes)
+        arrays = {name: (str(v.dtype), list(v.shape), Array(v).data) for name, v in written.items()}
+        if draw.random() < 0.2:
+            name = draw.choice(list(arrays))
+            dtype, shape, data = arrays.pop(name)
+            data = changed_bytes(data, draw) if draw.random() < 0.5 else data
+            arrays[draw.choice((name, name, "x" * 9_000, "\x1b"))] = draw.choice(
+                [(dtype, shape, data), ("float32", shape, data), (dtype, [10**9, 10**9], data), (dtype, [0], b"")]
+            )
+        return which, arrays, draw.choice(("count", "count", "count", "", "w", "x\x1b")), draw.random() < 0.02
+
+    def first(self, given: Any) -> bool:
+        which, arrays, whole, absent = given
+        return arrays.keys() == self.packed[which].keys() and whole in ("count", "w") and not absent
+
+    def read(self, given: Any) -> None:
+        from flwr.app import Array, ArrayRecord, Message, RecordDict
+
+        from fedalpha.flower.names import UPLOAD
+        from fedalpha.flower.replies import uploaded_of
+
+        which, arrays, whole, absent = given
+        asked = Message(RecordDict({}), dst_node_id=1, message_type="train")
+        asked.metadata.__dict__["_message_id"] = "m"
+        kept = dict(self.whole) if whole else {}
+        if whole and whole != "count":
+            kept[whole] = Array(self.sent["w"])
+        made = {n: Array(dtype=d, shape=tuple(s), stype="numpy.ndarray", data=b) for n, (d, s, b) in arrays.items()}
+        records = {"arrays": ArrayRecord(kept)} | ({} if absent else {UPLOAD: ArrayRecord(made)})
+        found, _ = uploaded_of(Message(RecordDict(records), reply_to=asked), self.sent, self.uploads[which])
+        assert found.keys() == self.sent.keys()
+        assert all(np.isfinite(value).all() for value in found.values())

@@ -15,7 +15,7 @@ from fuzzing.__main__ import Tally, try_inputs
 from fuzzing.base import Target
 from fuzzing.data import Pictures
 from fuzzing.folders import Checkpoints, Histories
-from fuzzing.replies import Replies
+from fuzzing.replies import Replies, Uploads
 from fuzzing.secure import SecureMessages
 from fuzzing.targets import TARGETS
 from fuzzing.texts import StudyFiles, Texts, Words
@@ -23,6 +23,7 @@ from fuzzing.texts import StudyFiles, Texts, Words
 CORPUS = json.loads((Path(__file__).parent / "corpus.json").read_text())
 NEEDS = {
     **{"cells (Parquet)": "pyarrow", "plans and logs (JSON)": "pyarrow", "Flower replies": "flwr"},
+    "compressed uploads": "flwr",
     "messages of secure sums": "cryptography",
 }
 
@@ -34,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("fedalpha.data.sets.cifar10._BATCH", 2)
     if find_spec("pyarrow"):
         monkeypatch.setattr("fedalpha.study.tables._FREE", 2**16)
-    for kind in (Checkpoints, Replies, Pictures, SecureMessages):
+    for kind in (Checkpoints, Replies, Uploads, Pictures, SecureMessages):
         monkeypatch.setattr(kind, "errors", kind.errors)
     return tmp_path
 

@@ -22,11 +22,15 @@ LARGEST = 2.0**53
 """The largest size or count that a reply may hold: larger whole numbers cannot be told apart as floats."""
 _NUMPY = "numpy.ndarray"
 _LONGEST_HEADER = 10_000
+_LONGEST_REASON = 2_000
 _SAME = "send back the arrays that were received, under the same names"
 
 
 class Rejected(Exception):  # noqa: N818 - it says what happened to a reply
-    """A reply is not used, for the reason that the message gives."""
+    """A reply is not used, for the reason that the message gives: it may repeat names of the reply, and is short."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(shown(reason, _LONGEST_REASON))
 
 
 def content_of(reply: Message | None) -> Any:
