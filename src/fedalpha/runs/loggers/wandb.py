@@ -53,7 +53,10 @@ class Wandb(Tracker):
                 write_figure(history.plot(), folder / "curves.png")
                 self._run.log({"curves": self._wandb.Image(str(folder / "curves.png"))}, step=history.rows[-1]["round"])
                 artefact = self._wandb.Artifact(f"run-{self._run.id}", type="run")
-                artefact.add_dir(str(folder))
+                for file in sorted(
+                    filter(Path.is_file, folder.iterdir())
+                ):  # `add_dir` would print a line in the middle of the progress
+                    artefact.add_file(str(file))
                 self._run.log_artifact(artefact)
                 self._run.finish(exit_code=1 if history.interrupted else 0)  # while the files are there
             return
