@@ -160,6 +160,18 @@ def combine(
 
 
 @app.command()
+def large(
+    out: Annotated[Path, typer.Option(help="Folder for large.json and large.md.")] = OUT / "large",
+    part: Annotated[str, typer.Option(help="What to measure: train, cohort or both; the other part is kept.")] = "both",
+    quick: Annotated[bool, typer.Option("--quick", help="A small model, as a check that it works.")] = False,
+) -> None:
+    """Models of 25 and 125 million parameters beside a plain loop, and the memory of 10, 100 and 1,000 clients."""
+    from benchmarks.large import measure
+
+    typer.echo(measure(out, part, quick))
+
+
+@app.command()
 def loops(
     out: Annotated[Path, typer.Option(help="Folder for loops.json.")] = OUT / "loops",
     turns: Annotated[int, typer.Option(min=1, help="Rounds of each, in turns.")] = 5,

@@ -33,14 +33,20 @@ class centred(Robust):
             raise ValueError(f"{self}: give tau > 0 and iterations ≥ 1")
 
     def aggregate(self, broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str, Tensor]:
+        if self.iterations == 1:  # the only distances are the norms
+            return combination(broadcast, reports, self._pull(reports.norms(broadcast), alpha), alpha)
         products = reports.gram(broadcast)
         c = np.zeros(len(alpha))
         for _ in range(self.iterations):
             squares = np.diagonal(products) - 2 * (products @ c) + c @ products @ c
             lengths = np.sqrt(np.maximum(squares, 0.0))
-            pull = alpha * np.minimum(1.0, self.tau / np.maximum(lengths, np.finfo(np.float64).tiny))
+            pull = self._pull(lengths, alpha)
             c = c * (1 - pull.sum()) + pull
         return combination(broadcast, reports, c, alpha)
+
+    def _pull(self, lengths: Array, alpha: Array) -> Array:
+        found: Array = alpha * np.minimum(1.0, self.tau / np.maximum(lengths, np.finfo(np.float64).tiny))
+        return found
 
     def breakdown(self, support: int) -> Limit:
         return Limit(0.5)

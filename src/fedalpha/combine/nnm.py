@@ -33,13 +33,13 @@ class nnm(Wrapper):
         return reports.move(broadcast, self.mixing(distances(reports.gram(broadcast)), alpha))
 
     def mixing(self, squares: Array, alpha: Array) -> Array:
-        """Row i: the weights with which client i's neighbours enter."""
-        n = len(alpha)
-        nearest = np.argsort(squares, axis=1, kind="stable")[:, : max(1, n - self.f)]
-        mix = np.zeros((n, n))
-        np.put_along_axis(mix, nearest, alpha[nearest], axis=1)
-        mixed: Array = mix / mix.sum(axis=1, keepdims=True)
-        return mixed
+        """Row i: the weights with which client i's neighbours enter. They replace ``squares``."""
+        for row in squares:  # in a large cohort another matrix would be as large as some models
+            nearest = np.argsort(row, kind="stable")[: max(1, len(alpha) - self.f)]
+            row[:] = 0.0
+            row[nearest] = alpha[nearest]
+            row /= row.sum()
+        return squares
 
     def breakdown(self, support: int) -> Limit:
         inner = self.inner.breakdown(support)

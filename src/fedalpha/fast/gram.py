@@ -35,8 +35,12 @@ DEPTH = 1 << 9
 _ROWS = 1 << 7
 """Rows and columns of a block of a large matrix."""
 _LANES = 1 << 12
-"""Partial sums of squares; their sum is rounded once."""
+"""Partial sums of squares, which are then added in pairs."""
+_SUMS = 1 << 6
+"""So many sums of squares are left; their sum is rounded once."""
 _WORTH_COMPILING = 1 << 17
+_WORTH_COMPILING_TOGETHER = 1 << 22
+"""The values of an array in all models."""
 
 Arrays = Mapping[str, NDArray[Any]]
 Matrix = NDArray[np.float64]
@@ -73,10 +77,11 @@ def norms(models: Sequence[Arrays], current: Arrays, compiles: bool = True) -> M
     """
     floats = {name: old.reshape(-1) for name, old in current.items() if np.issubdtype(old.dtype, np.floating)}
     found = np.empty(len(models))
+    large = {name: compiles and _is_large(len(models), old) for name, old in floats.items()}
 
     def some(start: int, stop: int) -> None:
         for i in range(start, stop):
-            sums = [_squares(models[i][name].reshape(-1), old, compiles) for name, old in floats.items()]
+            sums = [_squares(models[i][name].reshape(-1), old, large[name]) for name, old in floats.items()]
             found[i] = math.sqrt(math.fsum(part for lanes in sums for part in lanes.tolist()))
 
     in_parts(some, len(models), 1)
@@ -129,11 +134,23 @@ def _add_narrow(found: Matrix, flat: Sequence[NDArray[Any]], base: NDArray[Any])
         in_parts(multiply, len(blocks), 4)
 
 
-def _squares(values: NDArray[Any], base: NDArray[Any], compiles: bool) -> Matrix:
-    """(values − base)² in `_LANES` sums: coordinate j is added to sum j modulo `_LANES`."""
+def _is_large(models: int, base: NDArray[Any]) -> bool:
+    """Whether the squares of an array are worth the compiled loop, which gives the same bytes."""
+    worth = len(base) >= _WORTH_COMPILING or len(base) * models >= _WORTH_COMPILING_TOGETHER
+    return worth and base.dtype == np.float32 and numba_version() is not None
+
+
+def _squares(values: NDArray[Any], base: NDArray[Any], compiled: bool) -> Matrix:
+    """(values − base)² in `_SUMS` sums, or in fewer: coordinate j is added to sum j modulo their number."""
+    lanes = _in_lanes(values, base, compiled)
+    while len(lanes) > _SUMS and len(lanes) % 2 == 0:  # the sum of thousands would take longer than that of the squares
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes
+
+
+def _in_lanes(values: NDArray[Any], base: NDArray[Any], compiled: bool) -> Matrix:
     lanes = np.zeros(min(_LANES, len(base)))
-    narrow = values.dtype == base.dtype == np.float32
-    if compiles and narrow and len(base) >= _WORTH_COMPILING and numba_version() is not None:
+    if compiled and values.dtype == np.float32:
         from fedalpha.fast.kernels import add_squares
 
         add_squares(values, base, lanes)

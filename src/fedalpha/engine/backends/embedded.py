@@ -6,6 +6,7 @@ import dataclasses
 import math
 import mmap
 import os
+import tempfile
 import weakref
 from typing import Any
 
@@ -26,7 +27,7 @@ from fedalpha.task import Task
 from fedalpha.update import Broadcast, Report, Update
 
 _LARGE = 1 << 24
-"""Models of as many bytes have one sum per worker: waiting for it costs less than the memory of another."""
+"""Models of as many bytes have one sum per worker, which is merged in its turn: waiting costs less than a copy."""
 
 
 class Embedded:
@@ -41,6 +42,7 @@ class Embedded:
         workers: int | None = None,
         device: str = "cpu",
         vectorise: bool | None = None,
+        mapped: bool = False,
     ) -> None:
         if workers is None:
             workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -53,7 +55,8 @@ class Embedded:
             raise ValueError(f"device = {device!r} cannot be used here: {error}; use cpu") from None
         self.site = ClientSite(federation, task, update, seed, device, vectorise)
         alone = workers == 1 or not hasattr(os, "fork") or torch.device(device).type != "cpu"
-        self._crew = None if alone else _Crew(self.site, workers)
+        self._crew = None if alone else _Crew(self.site, workers, mapped)
+        self._keep = _clone if not mapped else _map
 
     def losses(self, broadcast: Broadcast, ids: Ids, sample: Sample | None = None) -> Array:
         queries = self.site.queries(ids, sample)
@@ -70,7 +73,7 @@ class Embedded:
         reports: list[Report] = []
         total = None if job.alpha is None else Sum()
         for order in orders:
-            some, sums = self.site.fulfil(broadcast, order, _clone)
+            some, sums = self.site.fulfil(broadcast, order, self._keep)
             reports += some
             if total is not None:
                 total.merge(*sums)
@@ -98,12 +101,20 @@ def _clone(place: int, parameters: Parameters) -> Parameters:
     return {name: value.detach().to("cpu", copy=True, memory_format=plain) for name, value in parameters.items()}
 
 
-class _Crew:
-    """Workers with shared memory for the broadcast, for sums, and for the models of a cohort."""
+def _map(place: int, parameters: Parameters) -> Parameters:
+    """A copy in a file."""
+    kept = _Row(Layout.of(parameters), mapped=True).lend()
+    copy_into(kept, parameters)
+    return kept
 
-    def __init__(self, site: ClientSite, workers: int) -> None:
+
+class _Crew:
+    """Workers with shared memory for the broadcast, for sums, and for the models of a cohort (or files for these)."""
+
+    def __init__(self, site: ClientSite, workers: int, mapped: bool = False) -> None:
         self.site = site
         self.workers = workers
+        self.mapped = mapped
         self._pool: Pool | None = None
         self._shape: Any = None
         self._room = 0
@@ -129,7 +140,7 @@ class _Crew:
         total = Sum() if summing else None
         merged = 0
         for index, place, (reports, told) in pool.map(
-            [("train", (int(first[i]), order)) for i, order in enumerate(orders)]
+            [("train", (int(first[i]), order)) for i, order in enumerate(orders)], ordered=summing
         ):
             if total is not None:
                 parts = [Sum(values, *most) for values, most in zip(self._sums[place], told, strict=False)]
@@ -173,7 +184,7 @@ class _Crew:
 
             places = 1 if large else PLACES
             self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(places * self.workers)]
-            self._rows = [_Row(parameters) for _ in range(rows)]
+            self._rows = [_Row(parameters, self.mapped) for _ in range(rows)]
             self._pool = Pool(self.workers, self._handle, places)
         copy_into(self._here.parameters, broadcast.parameters)
         copy_into(self._here.extras, broadcast.extras)
@@ -199,11 +210,14 @@ class _Crew:
 
 
 class _Row:
-    """Shared memory for one client's model. It is lent without a copy, and not written while it is in use."""
+    """Shared memory for one client's model. It is lent without a copy, and not written while it is in use.
 
-    def __init__(self, layout: Layout) -> None:
+    ``mapped``: it lies in a file that has no name, so that nothing is left behind when processes are killed.
+    """
+
+    def __init__(self, layout: Layout, mapped: bool) -> None:
         self._layout = layout
-        self._memory = mmap.mmap(-1, max(layout.nbytes, 1))
+        self._memory = _file(layout.nbytes) if mapped else mmap.mmap(-1, max(layout.nbytes, 1))
         self._owner: weakref.ref[Any] | None = None
 
     @property
@@ -216,6 +230,22 @@ class _Row:
         owner = np.frombuffer(self._memory, dtype=np.uint8)  # lives as long as any tensor over it
         self._owner = weakref.ref(owner)
         return self._layout.views(torch.from_numpy(owner))
+
+
+def _file(nbytes: int) -> mmap.mmap:
+    """A file in memory's place. Its space is taken at once: a full disk would otherwise kill the process later."""
+    try:
+        with tempfile.TemporaryFile(prefix="fedalpha-") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, max(nbytes, 1))
+            else:
+                file.truncate(max(nbytes, 1))
+            return mmap.mmap(file.fileno(), max(nbytes, 1))
+    except OSError as error:
+        raise RuntimeError(
+            f"updates=mapped: {nbytes:,} bytes for the model of a client cannot be kept in {tempfile.gettempdir()}: "
+            f"{error.strerror}; free space, or set TMPDIR to a folder on a larger disk"
+        ) from None
 
 
 def _shared(nbytes: int) -> Tensor:

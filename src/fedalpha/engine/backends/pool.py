@@ -45,12 +45,15 @@ class Pool:
             self._pipes.append(pipe)
             self._processes.append(process)
 
-    def map(self, tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+    def map(self, tasks: Sequence[Any], ordered: bool = False) -> Iterator[tuple[int, int, Any]]:
         """Send each task to the next free worker.
 
         With two places, a worker gets its next task before its last result is taken, and uses the places in turn: what
-        it wrote at one stays there until that result is taken. With one place it waits until then.
+        it wrote at one stays there until that result is taken. With one place it waits until then. ``ordered``: with
+        one place, results come in the order of the tasks, so that nobody has to copy what was written too early.
         """
+        early: dict[int, tuple[int, Any]] = {}
+        following = 0
         waiting = deque(range(len(tasks)))
         tries = [0] * len(tasks)
         busy: dict[int, tuple[int, int]] = {}
@@ -88,9 +91,16 @@ class Pool:
                 kind, value = pickle.loads(answer)
                 if kind == "error":
                     raise WorkerError(value)
-                yield index, place, value
-                if self._places == 1:
-                    give(worker)
+                if not ordered or self._places > 1:
+                    yield index, place, value
+                    if self._places == 1:
+                        give(worker)
+                    continue
+                early[index] = place, value
+                while following in early:  # with one place, a place is a worker
+                    yield following, *early[following]
+                    give(early.pop(following)[0])
+                    following += 1
 
     def pids(self) -> list[int]:
         return [p.pid for p in self._processes]
