@@ -316,6 +316,44 @@ def secure(
 
 
 @app.command()
+def uploads(
+    out: Annotated[Path, typer.Option(help="Folder of the study.")] = OUT / "uploads",
+    page: Annotated[Path | None, typer.Option(help="Page whose table is replaced, such as docs/uploads.md.")] = None,
+) -> None:
+    """Measure compressed uploads on Fashion-MNIST: rounds and bytes to 60 %, and what they cost in accuracy."""
+    from benchmarks.uploads import run
+
+    typer.echo(run(out, page))
+
+
+@app.command()
+def scaling(
+    clients: Annotated[int | None, typer.Option(min=1, help="Clients in a round: prints the model for them.")] = None,
+    parameters: Annotated[int, typer.Option(min=1, help="Parameters of the model.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=0, help="Processor seconds that a client trains.")] = 30.0,
+    upload: Annotated[str | None, typer.Option(help="How clients write updates [default: whole models].")] = None,
+    link: Annotated[float, typer.Option(min=1e-3, help="The server's link, Mbit/s each way.")] = 1000.0,
+    client_link: Annotated[float, typer.Option(min=1e-3, help="A client's link, Mbit/s each way.")] = 20.0,
+    cores: Annotated[int, typer.Option(min=1, help="Cores of the server.")] = 4,
+    workers: Annotated[int, typer.Option(min=1, help="Cores of a cluster that simulates the clients.")] = 1,
+    check: Annotated[
+        bool, typer.Option("--check", help="Measure this machine's rates, and Ray with 1 and 2 workers.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="With --check: tiny sizes.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results.json.")] = OUT / "scaling",
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are replaced, such as docs/scaling.md.")] = None,
+) -> None:
+    """Model what a round costs on a cluster and in a live federation, for given numbers; --check measures."""
+    from benchmarks.scaling import MBIT, Setting, answer, run
+
+    if clients is not None:
+        given = Setting(clients, parameters, seconds, upload, link * MBIT, client_link * MBIT, cores, workers)
+        typer.echo(answer(given))
+    else:
+        typer.echo(run(out, quick, page, redraw=not check))
+
+
+@app.command()
 def tree(
     before: Annotated[str, typer.Argument(help="The commit to compare with.")],
     after: Annotated[str, typer.Option(help="The other commit.")] = "HEAD",

@@ -33,6 +33,7 @@ def test_values_by_hand() -> None:
     assert value("R_71", curve) == Measured(3, reached=False)
     assert value("steps_to_60", curve) == Measured(20)
     assert value("bytes_to_60", curve) == Measured(1000)
+    assert value("bytes_up_to_60", curve) == Measured(400)
     assert value("bytes_to_90", curve) == Measured(1500, reached=False)
     area = value("auc", curve)
     assert area is not None
@@ -56,7 +57,9 @@ def test_rounds_that_were_not_evaluated_are_skipped() -> None:
     assert value("auc", sparse) == Measured(pytest.approx((0.7 / 2 * 2 + 0.75 * 2) / 4))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["accuracy@20", "R_60", "R_62.5", "bytes_to_75", "steps_to_75", "auc", "fall", "loss"])
+@pytest.mark.parametrize(
+    "text", ["accuracy@20", "R_60", "R_62.5", "bytes_to_75", "bytes_up_to_75", "steps_to_75", "auc", "fall", "loss"]
+)
 def test_measures_read_back(text: str) -> None:
     assert str(Measure.parse(text)) == text
 

@@ -38,9 +38,10 @@ class Texts(Target):
         from fedalpha.select import SELECTIONS
         from fedalpha.strategies import STRATEGIES
         from fedalpha.update import UPDATES
+        from fedalpha.upload import UPLOADS
 
         plugs = (STRATEGIES, STRATEGIES, SELECTIONS, UPDATES, COMBINES, APPLIES)
-        return [*plugs, FAULTS, SECURES, PARTITIONS, DATASETS, MODELS, ENGINES, LOGGERS]
+        return [*plugs, FAULTS, SECURES, PARTITIONS, DATASETS, MODELS, ENGINES, LOGGERS, UPLOADS]
 
     @cached_property
     def examples(self) -> list[list[str]]:
