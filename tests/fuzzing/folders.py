@@ -114,7 +114,7 @@ class Cells(Target):
     name, share = "cells (Parquet)", 3
     readers: ClassVar = {
         "study/tables.py": ("read", "_without_dictionaries", "split", "result_of", "_about", "_kind", "check_format"),
-        "study/parquet_pages.py": ("announced", "_pages", "_struct", "_whole", "_varint"),
+        "study/parquet_pages.py": ("announced", "_pages", "_struct", "_value", "_whole", "_varint"),
         "study/store.py": ("Store.get", "Store._tables", "Store._read"),
     }
     key = "0123456789abcdef"

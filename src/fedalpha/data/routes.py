@@ -84,7 +84,8 @@ class Folder(Route):
         for file in files:
             path = self.path / f"{file}{self.suffix}"
             try:
-                content = path.read_bytes()
+                with path.open("rb") as opened:
+                    content = opened.read(LARGEST)
             except FileNotFoundError:
                 absent.append(path.name)
             except OSError as error:

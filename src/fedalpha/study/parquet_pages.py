@@ -1,8 +1,8 @@
 """What the pages of a Parquet file announce, read before anything is decoded.
 
 A page of a few bytes can stand for two billion values, all of them in one row, and the sizes in a file's metadata
-need not be true. Each page begins with a header of its own, by which Arrow decodes it: a struct of Thrift's compact
-protocol.
+need not be true. Each page begins with a header of its own, by which Arrow decodes it. Headers and metadata are structs
+of Thrift's compact protocol; they are read here, because pyarrow ends the process for some that are damaged.
 """
 
 from __future__ import annotations
@@ -10,42 +10,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "BYTE_ARRAY": 4}
-"""Of a value in memory; texts are numbers of a dictionary."""
+_BYTES = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8, 6: 4}
+"""Of a value in memory, by the type of a column: truth values, integers, floats; texts are numbers of a dictionary."""
+_WRITER, _GROUPS, _COLUMNS, _ABOUT = 6, 4, 1, 3
+"""Fields of the metadata: who wrote the file, its row groups, their columns, and what is said of a column."""
+_TYPE, _LENGTH, _DATA, _DICTIONARY = 1, 7, 9, 11
+"""What is said of a column: its type, the bytes of its pages, where its data begin, and where its dictionary does."""
 _UNPACKED, _PACKED, _COUNTED = 2, 3, (5, 7, 8)
 """Fields of a header: the sizes of the page, and the headers of data, of a dictionary, and of data of version 2."""
-_DEEPEST = 4
+_DEEPEST = 12
 _PAGE = 64
 """What a page counts at least: a forged file may name the same pages in many columns."""
 
 
-def announced(content: bytes, metadata: Any, most: int) -> int:
+def announced(content: bytes, most: int) -> int:
     """How many bytes of memory the pages of a file say that they take, counted until they are more than ``most``.
 
-    ``metadata`` is pyarrow's. Raises IndexError or KeyError where a header ends early, or lacks a size.
+    Raises IndexError, KeyError or TypeError where something is cut off, missing, or of another kind.
     """
-    if not str(metadata.created_by).startswith("parquet-cpp"):  # other writers end their pages elsewhere
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    if content[-4:] != b"PAR1" or start < 0:
+        raise ValueError("it has no metadata")
+    metadata, _ = _struct(content, start)
+    if not metadata[_WRITER].startswith(b"parquet-cpp"):  # pages of some other writers end elsewhere
         raise ValueError("it was not written by Arrow")
     found = 0
-    for place in range(metadata.num_row_groups):
-        group = metadata.row_group(place)
-        for number in range(group.num_columns):
-            column = group.column(number)
-            if column.physical_type not in _BYTES:
+    for group in metadata[_GROUPS]:
+        for column in group[_COLUMNS]:
+            about = column[_ABOUT]
+            if about[_TYPE] not in _BYTES:
                 raise ValueError("it has a column of another kind")
-            for unpacked, values in _pages(content, column):
-                found += _PAGE + unpacked + values * _BYTES[column.physical_type]
+            for unpacked, values in _pages(content, about):
+                found += _PAGE + unpacked + values * _BYTES[about[_TYPE]]
                 if found > most:
                     return found
     return found
 
 
-def _pages(content: bytes, column: Any) -> Iterator[tuple[int, int]]:
+def _pages(content: bytes, about: dict[int, Any]) -> Iterator[tuple[int, int]]:
     """The unpacked bytes and the number of values of each page of a column."""
-    place = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < place:
-        place = column.dictionary_page_offset
-    end = place + column.total_compressed_size
+    place = about[_DATA]
+    if 0 < about.get(_DICTIONARY, 0) < place:
+        place = about[_DICTIONARY]
+    end = place + about[_LENGTH]
     if not 0 <= place <= end <= len(content):
         raise ValueError("its columns are outside of it")
     while place < end:
@@ -58,7 +65,7 @@ def _pages(content: bytes, column: Any) -> Iterator[tuple[int, int]]:
 
 
 def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The numbers and structs in a struct by the ids of their fields, and where it ends."""
+    """The numbers, structs and lists in a struct by the ids of their fields, and where it ends."""
     found: dict[int, Any] = {}
     id = 0
     while (head := content[place]) != 0:
@@ -67,23 +74,39 @@ def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any],
             id += head >> 4
         else:
             id, place = _whole(content, place)
-        match kind:
-            case 1 | 2:  # a truth value, which is the kind itself
-                continue
-            case 3:
-                place += 1
-            case 4 | 5 | 6:
-                found[id], place = _whole(content, place)
-            case 7:
-                place += 8
-            case 8:
-                length, place = _varint(content, place)
-                place += length
-            case 12 if depth < _DEEPEST:
-                found[id], place = _struct(content, place, depth + 1)
-            case _:
-                raise ValueError("the header of a page cannot be read")
+        if kind > 2:  # 1 and 2 are truth values, which the kind says
+            found[id], place = _value(content, place, kind, depth)
     return found, place + 1
+
+
+def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
+    """A number, a text, a struct or a list of these, and where it ends; None for anything else."""
+    if depth > _DEEPEST:
+        raise ValueError("its metadata are nested too deeply")
+    match kind:
+        case 1 | 2 | 3:  # a truth value in a list, or a byte
+            return None, place + 1
+        case 4 | 5 | 6:
+            return _whole(content, place)
+        case 7:
+            return None, place + 8
+        case 8:
+            length, place = _varint(content, place)
+            return content[place : place + length], place + length
+        case 9 | 10:
+            count, inner, place = content[place] >> 4, content[place] & 15, place + 1
+            if count == 15:
+                count, place = _varint(content, place)
+            items = []
+            for _ in range(count):
+                item, place = _value(content, place, inner, depth + 1)
+                items.append(item)
+                if place > len(content):
+                    raise ValueError("its metadata are cut off")
+            return items, place
+        case 12:
+            return _struct(content, place, depth + 1)
+    raise ValueError("its metadata cannot be read")
 
 
 def _whole(content: bytes, place: int) -> tuple[int, int]:
@@ -99,4 +122,4 @@ def _varint(content: bytes, place: int) -> tuple[int, int]:
         number |= (byte & 127) << shift
         if byte < 128:
             return number, place
-    raise ValueError("the header of a page cannot be read")
+    raise ValueError("its metadata cannot be read")

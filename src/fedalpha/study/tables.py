@@ -155,8 +155,8 @@ def read(path: Path, root: Path | None = None) -> Any:
     metadata = (file.schema_arrow.metadata or {}).get(b"fedalpha", b"{}")
     check_format(json.loads(metadata).get("format", 1), path)
     try:
-        size = announced(content, file.metadata, most)
-    except (IndexError, KeyError):  # a header that ends early, or lacks a size
+        size = announced(content, most)
+    except (IndexError, KeyError, TypeError, AttributeError):  # what is cut off, or not of the kind that it should be
         raise ValueError("its pages cannot be read") from None
     if size > most:
         raise ValueError(f"it would take more than {most:,} bytes of memory")
