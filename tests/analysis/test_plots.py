@@ -72,3 +72,12 @@ def test_on_a_phone_the_loss_stands_below_the_accuracy() -> None:
     above, below = figure_of({"FedAvg": [history([0.1, 0.5])]}, narrow=True).axes
     assert (above.get_title(loc="left"), below.get_title(loc="left")) == ("test accuracy (%)", "test loss")
     assert above.get_position().y0 > below.get_position().y1
+
+
+def test_losses_that_no_axis_can_show_are_left_out(tmp_path: Path) -> None:
+    """A hostile client may report any loss, and a run must not end at its picture."""
+    rows = [{"round": r, "accuracy": 0.5, "loss": loss} for r, loss in enumerate([1.0, 1.7e308, 2.0, 1e29])]
+    drawn = figure_of({"run": [History(rows, {})]}).axes[1].lines[0]
+    assert drawn.get_ydata().tolist() == [1.0, 2.0, 1e29]
+    plot_run(History(rows, {}), tmp_path / "curves.png")
+    plot_run(History([{**row, "loss": 1e29} for row in rows], {}), tmp_path / "constant.png")

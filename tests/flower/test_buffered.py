@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,25 @@ def test_slow_clients_deliver_stale_updates_and_train_once_at_a_time(digits: Poo
     delivered = sum(len(row["cohort"]) for row in rule.rows[1:])
     assert delivered <= trained <= delivered + 4
     assert rule.rows[-1]["accuracy"] > rule.rows[0]["accuracy"]
+
+
+def test_a_node_that_comes_later_and_is_silent_holds_nobody_up(digits: Pooled) -> None:
+    grid = SlowGrid(app_of(digits), range(6))
+    late = 1000 + 37 * 5
+    nodes, versions = grid.get_nodes, 0
+    grid.get_nodes = lambda: [info for info in nodes() if info.node_id != late or versions]  # type: ignore[method-assign]
+
+    def spoil(node: int, message: Message, reply: Message) -> Message | None:
+        nonlocal versions
+        versions += message.metadata.message_type == "train"
+        return None if node == late else reply
+
+    grid.spoil = spoil
+    began = time.monotonic()
+    rule, _ = started(digits, "FedAvg", "buffered(K=2, concurrency=3)", 4, grid, select="uniform", query_timeout=3600)
+    assert time.monotonic() - began < 1000
+    assert [kind for kind, client in grid.log if client == 5] == ["query.client"]
+    assert all(len(row["cohort"]) == 2 and 5 not in row["cohort"] for row in rule.rows[1:])
 
 
 def test_an_error_a_bad_model_and_a_node_that_is_gone_free_their_places(digits: Pooled) -> None:

@@ -173,6 +173,43 @@ def test_selections_by_loss_do_not_need_sizes(grid_of: Any, select: str) -> None
     assert len(asked) == 3 * (3 if "power" in select else 5)
 
 
+@pytest.mark.parametrize("select", ["power_of_choice(C=0.4, d=1.0)", "loss_proportional(C=0.4)"])
+def test_one_client_without_examples_does_not_end_selections_by_loss(grid_of: Any, select: str) -> None:
+    """Only its size is known, and it is 0: the others count alike."""
+    examples = {"examples": lambda context: 0} if select else {}
+    grid = grid_of(add_loss_query(plain_app(), lambda arrays, context: (1.0, 10), **examples), range(5))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "query.client" and grid.client(node) != 3:
+            del reply.content["metrics"]["num-examples"]
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg", select=select, fraction_evaluate=0.0)
+    rule.start(grid, start_arrays(), num_rounds=1)
+    assert len(rule.rows[1]["cohort"]) == 2
+    assert 3 not in rule.rows[1]["cohort"]
+
+
+@pytest.mark.parametrize("rules", [{"select": "by_size(count=2)"}, {"strategy": "unbiased(FedAvg)"}])
+def test_a_client_that_hides_its_size_is_left_out_where_all_sizes_are_needed(
+    grid_of: Any, logged: Any, rules: dict[str, str]
+) -> None:
+    app = add_loss_query(plain_app(), lambda arrays, context: (1.0, 10), examples=lambda context: 10)
+    grid = grid_of(app, range(5))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "query.client" and grid.client(node) == 3:
+            del reply.content["metrics"]["num-examples"]
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha(**{"strategy": "FedAvg", **rules}, fraction_evaluate=0.0)
+    rule.start(grid, start_arrays(), num_rounds=3)
+    assert all(row["cohort"] and row["kept"] is None and 3 not in row["cohort"] for row in rule.rows[1:])
+    assert logged.text.count("client 3 (node 1111) takes no part, because the rules need its size") == 1
+
+
 def test_an_unchanged_app_does_not_wait(grid_of: Any, clock: Any, logged: Any) -> None:
     """Rules that need no query take node ids as ids. Those of unsigned 64 bits fit, too."""
     grid = grid_of(plain_app(), range(3))
@@ -193,6 +230,8 @@ def test_a_client_that_has_not_trained_counts_with_the_mean(grid_of: Any) -> Non
     assert known.estimates([1, 2, 3, 4], 2) == {1: 4.0, 2: 2.0, 3: 3.0}  # client 4 answers queries: it is asked
     known.source = "evaluate"
     assert known.estimates([1, 2, 4], 5) == {1: 4.0, 2: 2.0}
+    known.losses = {1: (1, 1.5e308), 2: (1, 1.5e308)}  # their sum is no float
+    assert known.estimates([3], 2) == {3: 1.5e308}
 
 
 def test_estimates_are_saved(grid_of: Any, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import random
 import subprocess
@@ -317,6 +318,49 @@ def test_extra_metrics_of_one_client_do_not_fail_the_run(grid_of: Any) -> None:
     assert metrics["fedalpha.alpha"] == pytest.approx([1 / 6, 1 / 3, 1 / 2])
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.25)
     assert rule.rows[1]["accuracy"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("spoilt", [{"accuracy": math.nan, "loss": -math.inf}, {"accuracy": [1.0] * 9, "loss": []}, {}])
+def test_one_client_cannot_hide_the_evaluation_of_the_others(grid_of: Any, spoilt: dict[str, Any]) -> None:
+    """Not even by leaving a metric out."""
+    grid = grid_of(quadratic(), range(3))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if grid.client(node) == 2 and message.metadata.message_type == "evaluate":
+            reply.content["metrics"] = MetricRecord({"num-examples": 30, **spoilt})
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg")
+    result = rule.start(grid, start_arrays(), num_rounds=1)
+    w = result.arrays["w"].numpy()
+    losses = [float(((w - target(id)) ** 2).sum()) for id in range(2)]
+    assert rule.rows[1]["accuracy"] == pytest.approx(0.25)
+    assert rule.rows[1]["loss"] == pytest.approx((10 * losses[0] + 20 * losses[1]) / 30)
+
+
+def test_a_client_that_claims_most_of_the_evaluation_is_named_once(grid_of: Any, logged: Any) -> None:
+    grid = grid_of(quadratic(), range(3))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if grid.client(node) == 1 and message.metadata.message_type == "evaluate":
+            reply.content["metrics"].update({"num-examples": 2**53, "accuracy": 1.0})
+        return reply
+
+    grid.spoil = spoil
+    run(FedAlpha("FedAvg"), grid, rounds=2)
+    assert logged.text.count("client 1 has 100 % of the examples in the clients' evaluation") == 1
+    logged.clear()
+    run(FedAlpha("FedAvg"), grid_of(quadratic(), range(3)), rounds=1)
+    assert "of the examples" not in logged.text
+
+
+@pytest.mark.parametrize("dtype", ["complex64", ">f4", "longdouble", "<U3", "datetime64[s]"])
+def test_arrays_that_cannot_be_averaged_are_refused_before_anything_is_sent(grid_of: Any, dtype: str) -> None:
+    grid = grid_of(quadratic(), range(3))
+    with pytest.raises(ValueError, match=r"initial_arrays: 'x' is .*floats of at most 64 bits"):
+        FedAlpha("FedAvg").start(grid, ArrayRecord({"x": Array(np.zeros(2, dtype=dtype))}))
+    assert not grid.log
 
 
 @pytest.mark.parametrize("over", [FedAvgM(server_momentum=0.9), FedAdam(eta=0.1), FedProx(proximal_mu=0.1)])

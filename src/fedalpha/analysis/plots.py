@@ -128,7 +128,7 @@ def draw_bands(ax: Axes, curves: Mapping[str, Band], colours: Mapping[str, str],
     over_rounds(ax, title)
     if values := [middle for _, middle, _ in curves.values() if len(middle)]:
         means = np.concatenate(values)
-        room = 0.15 * (float(np.ptp(means)) or 1.0)
+        room = 0.15 * max(float(np.ptp(means)) or 1.0, 1e-9 * float(np.abs(means).max()))
         bottom, top = ax.get_ylim()
         floor = max(bottom, float(means.min()) - room, least, 0.0 if means.min() >= 0 else -np.inf)
         ax.set_ylim(floor, min(top, float(means.max()) + room, most))
@@ -143,9 +143,14 @@ def mark_target(ax: Axes, percent: float) -> None:
         ax.annotate(f"{percent:g} %", (0, percent), ha="left", fontsize=8.5, color=_FAINT, **place)  # type: ignore[arg-type]
 
 
+_DRAWN = 1e30
+"""Larger values are left out: a client may report any loss, and matplotlib has no axis for the largest floats."""
+
+
 def _curve(histories: Sequence[Rounds], what: Column) -> Band:
     length = min(len(h.rows) for h in histories)
     values = what.scale * np.stack([h.column(what.name)[:length] for h in histories])
+    values[np.abs(values) > _DRAWN] = np.nan
     drawn = np.flatnonzero(~np.isnan(values).any(axis=0))
     bands = [interval(values[:, r]) for r in drawn]
     return drawn.astype(np.float64), np.array([b.mean for b in bands]), np.array([b.half for b in bands])

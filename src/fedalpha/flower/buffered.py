@@ -104,7 +104,8 @@ class _NextVersion:
             self._land()
             if len(self.buffer) == self.version.size:
                 return
-            connected = self.owner.dispatch.connected(self.sending.grid, self.least, self.now.number)
+            patient = not self.owner.flights  # a new node that is silent must not hold up those that deliver
+            connected = self.owner.dispatch.connected(self.sending.grid, self.least, self.now.number, patient)
             self.now.population = connected
             self._give_up(connected)
             self._send(connected)

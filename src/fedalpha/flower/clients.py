@@ -106,7 +106,7 @@ class KnownClients:
         """
         if self.source == "query":
             return {}
-        mean = math.fsum(loss for _, loss in self.losses.values()) / len(self.losses) if self.losses else 1.0
+        mean = _mean([loss for _, loss in self.losses.values()]) if self.losses else 1.0
         found = {}
         for id in ids:
             told, loss = self.losses.get(id, (-1, mean))
@@ -115,11 +115,24 @@ class KnownClients:
                 found[id] = loss
         return found
 
+    def measured(self, ids: list[int]) -> list[int]:
+        """The clients that have told their size; all of them as long as no client has told one."""
+        found = [id for id in ids if id in self.sizes]
+        if not found:
+            return ids
+        for id in sorted(set(ids) - set(found)):
+            text = (
+                "fedalpha: client %d (node %s) takes no part, because the rules need its size and it does not tell it"
+            )
+            self._once(WARNING, text, id, self.label(id), key=f"size of {id}")
+        return found
+
     def call(self, grid: Grid, timeout: float | None, server_round: int = 1, needs_query: bool = True) -> list[int]:
         """Ask unknown nodes for their client id. Returns the sorted ids of the connected clients.
 
         A node is waited for once. A node that did not answer is asked again, without waiting, in later calls. Without
-        ``needs_query`` a node whose app does not answer takes part under its node id.
+        ``needs_query`` a node whose app does not answer takes part under its node id. With ``timeout=0`` no node is
+        waited for.
         """
         here = connected(grid)
         self._seen |= here
@@ -135,7 +148,7 @@ class KnownClients:
         self.waiting |= fresh
         self.asked.update(first)
         for node in here:
-            if node in replies or node in first:
+            if node in replies or (node in first and timeout != 0):
                 self._hear(here, node, replies.get(node), needs_query)
         self._tell(here)
         return sorted(id for id, node in self.nodes.items() if node in here)
@@ -236,6 +249,13 @@ class KnownClients:
         if key not in self._said:
             self._said.add(key)
             log(level, text, *values)
+
+
+def _mean(losses: list[float]) -> float:
+    try:
+        return math.fsum(losses) / len(losses)
+    except OverflowError:  # clients may report losses whose sum is no float
+        return math.fsum(loss / len(losses) for loss in losses)
 
 
 def nobody_trained(rows: Iterable[Mapping[str, Any]]) -> str:

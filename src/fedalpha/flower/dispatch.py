@@ -61,11 +61,22 @@ class Dispatch:
         self.query_timeout, self.wait_for_nodes = query_timeout, wait_for_nodes
         self.timeout: float = 3600
 
-    def connected(self, grid: Grid, least: int, server_round: int) -> Connected:
-        """The clients that are connected, when there are at least ``least`` of them."""
-        timeout = self.query_timeout or self.wait_for_nodes
+    def connected(self, grid: Grid, least: int, server_round: int, patient: bool = True) -> Connected:
+        """The clients that are connected, when there are at least ``least`` of them.
+
+        If not ``patient``, new nodes take part from the call on in which their answer is there.
+        """
+        timeout = (self.query_timeout or self.wait_for_nodes) if patient else 0.0
         ids = self.clients.wait(grid, least, self.wait_for_nodes, timeout, server_round, self._needs_query)
+        if self._needs_sizes:
+            ids = self.clients.measured(ids)
         return Connected(np.array(ids, dtype=np.int64), dict(self.clients.sizes))
+
+    @property
+    def _needs_sizes(self) -> bool:
+        """Whether only clients whose size is known can take part, because their chances or shares depend on it."""
+        algorithm = self.rules.algorithm
+        return algorithm.select.sizes_first or "design" in algorithm.weigh.requires
 
     @property
     def _needs_query(self) -> bool:

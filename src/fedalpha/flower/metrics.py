@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -72,6 +73,7 @@ class Noted:
         self.trained = False
         """whether a client has ever delivered"""
         self._warned = False
+        self._largest: set[int] = set()
         self._clear()
 
     def _clear(self) -> None:
@@ -112,10 +114,11 @@ class Noted:
         """Aggregate the clients' evaluation metrics; if ``over`` has its own method for that, it is used."""
         clients, usable = {node: id for id, node in known.nodes.items()}, []
         reasons: list[Rejected] = []
+        sizes: dict[int, float] = {}
         for reply in replies:
             try:
                 metrics = metrics_of(reply)
-                number(metrics, over.weighted_by_key)
+                size = number(metrics, over.weighted_by_key)
                 if (client := clients.get(reply.metadata.src_node_id)) is None:
                     raise Rejected("it comes from a node that was not asked")
                 if known.source == "evaluate":
@@ -124,6 +127,7 @@ class Noted:
                 if accuracy is not None and 0 <= accuracy <= 1:
                     self._told[client] = accuracy
                 usable.append(reply)
+                sizes[client] = size
             except Rejected as reason:
                 reasons.append(reason)
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
@@ -132,12 +136,28 @@ class Noted:
                 f'losses="evaluate": no evaluation can be used, so that no loss is known: {reasons[0]}; let it report '
                 f'{self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
             )
+        self._name_largest(sizes)
         if type(over).aggregate_evaluate is not flower.FedAvg.aggregate_evaluate:
             record = over.aggregate_evaluate(server_round, usable)
         else:
             record = average([reply.content for reply in usable], over.evaluate_metrics_aggr_fn, over.weighted_by_key)
         self.look("evaluate", record)
         return record
+
+    def _name_largest(self, sizes: Mapping[int, float]) -> None:
+        """Name a client that says it has most of the examples: the averages are then its metrics. Once a client."""
+        if len(sizes) < 3:
+            return
+        client = max(sizes, key=lambda id: sizes[id])
+        if sizes[client] > math.fsum(sizes.values()) / 2 and client not in self._largest:
+            self._largest.add(client)
+            log(
+                WARNING,
+                "fedalpha: client %d has %.4g %% of the examples in the clients' evaluation, so that the averages are "
+                "nearly its own metrics; evaluate_fn= of start depends on no client",
+                client,
+                100 * sizes[client] / math.fsum(sizes.values()),
+            )
 
     def look(self, name: str, record: MetricRecord | None) -> None:
         """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
@@ -271,17 +291,37 @@ def _kept(record: MetricRecord) -> dict[str, Any]:
 def average(
     contents: list[RecordDict], function: Callable[[list[RecordDict], str], MetricRecord], weighted_by_key: str
 ) -> MetricRecord | None:
-    """Apply a Flower metrics function to the metrics that all replies have; None if there are none or it fails."""
+    """Apply a Flower metrics function to the metrics that most replies hold; None if there are none or it fails.
+
+    A metric is averaged over the replies that hold it as most do: as a finite number, or as a list of the same length.
+    So one client can neither add a metric nor remove one.
+    """
     if not contents:
         return None
-    records = [next(iter(c.metric_records.values())) for c in contents]
-    shared = set(records[0]).intersection(*records[1:])
-    clean = [RecordDict({"metrics": MetricRecord({k: r[k] for k in r if k in shared})}) for r in records]
-    try:
-        return function(clean, weighted_by_key)
-    except Exception as error:  # a user's function failed, or the weights sum to 0; the model does not need it
-        log(WARNING, "fedalpha: metrics could not be aggregated: %s", error)
-        return None
+    records: list[Mapping[str, Any]] = [next(iter(c.metric_records.values())) for c in contents]
+    forms = [{name: _form(value) for name, value in record.items()} for record in records]
+    held = Counter((name, form) for one in forms for name, form in one.items() if form is not None)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for (name, form), times in held.items():
+        if 2 * times > len(records) and name != weighted_by_key:
+            places = tuple(place for place, one in enumerate(forms) if one.get(name) == form)
+            together.setdefault(places, []).append(name)
+    found: MetricRecord | None = None
+    for places, names in (together or {tuple(range(len(records))): []}).items():
+        few = [{name: records[place][name] for name in (*names, weighted_by_key)} for place in places]
+        try:
+            some = function([RecordDict({"metrics": MetricRecord(one)}) for one in few], weighted_by_key)
+            found = MetricRecord({**(found or {}), **some})
+        except Exception as error:  # a user's function failed, or the weights sum to 0; the model does not need it
+            log(WARNING, "fedalpha: metrics could not be aggregated: %s", error)
+    return found
+
+
+def _form(value: object) -> int | None:
+    """The length of a list, −1 for a finite number, None for anything else."""
+    if isinstance(value, list):
+        return len(value)
+    return -1 if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
 
 
 def report(row: Mapping[str, Any], metrics: MetricRecord | None) -> MetricRecord:

@@ -30,6 +30,17 @@ def _array(value: NDArray[Any]) -> Array:
     return Array(str(value.dtype), tuple(value.shape), "numpy.ndarray", data)
 
 
+def check_numbers(arrays: Arrays) -> None:
+    """Raise ValueError if the arrays with which a run begins are not ones that can be averaged, or kept as buffers."""
+    for name, value in arrays.items():
+        dtype = value.dtype
+        if dtype.kind not in "biuf" or dtype.itemsize > 8 or not dtype.isnative:
+            raise ValueError(
+                f"initial_arrays: {name!r} is {dtype}; arrays of a model are bool, integers or floats of at most 64 "
+                "bits in the byte order of this machine. Convert it, for example a complex array to two real ones"
+            )
+
+
 def opened(record: ArrayRecord) -> Arrays:
     """The arrays of the server's own record. They share its memory and cannot be written to."""
     return {name: _view(array) for name, array in record.items()}

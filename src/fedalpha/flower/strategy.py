@@ -24,7 +24,7 @@ from fedalpha.flower.dispatch import Dispatch, EvaluateFn, Sending
 from fedalpha.flower.exchange import Pulled, exchange
 from fedalpha.flower.journal import Journal, digest, form_of
 from fedalpha.flower.metrics import Keys, Noted
-from fedalpha.flower.packing import opened, packed
+from fedalpha.flower.packing import check_numbers, opened, packed
 from fedalpha.flower.rounds import Round
 from fedalpha.flower.rules import (
     BUFFERS,
@@ -264,7 +264,8 @@ class FedAlpha(flower.Strategy):
         state, least = self._ready(server_round, sending.arrays), self._sampling.least["train"]
         if not self.over.fraction_train:
             return sending.arrays
-        now = Round(self.rules, state, self._dispatch.connected(sending.grid, least, server_round), self.seed)
+        connected = self._dispatch.connected(sending.grid, least, server_round, patient=not buffered.flights)
+        now = Round(self.rules, state, connected, self.seed)
         self._noted.begin(now, {})
         if self.rules.optimiser is not None:
             self.rules.optimiser.server_round = server_round
@@ -303,6 +304,7 @@ class FedAlpha(flower.Strategy):
 
     def _begin(self, arrays: ArrayRecord, new: bool = False) -> ArrayRecord:
         found = opened(arrays)
+        check_numbers(found)
         first = self.rules.algorithm.init(self.rules.form.broadcast(found), self.clients)
         first = self._watching.begin(first, self.clients)
         self._state, self._record = first, arrays

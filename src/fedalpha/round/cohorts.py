@@ -58,7 +58,10 @@ def design(select: Select, population: Population, ids: Ids) -> Array:
     if chances is None:
         raise ValueError(f"the chances of {select} to select a client are not known; use uniform(C=…) or by_size(C=…)")
     if np.isnan(sizes).any():
-        raise ValueError("unbiased weights need the sizes of all clients, and some are not known yet")
+        raise ValueError(
+            "unbiased weights need the sizes of all clients, and some are not known yet: let clients tell their sizes "
+            "first (examples= of add_loss_query on a live federation)"
+        )
     places = np.searchsorted(everybody, ids)
     return np.asarray(sizes[places] / math.fsum(sizes.tolist()) / chances[places])
 

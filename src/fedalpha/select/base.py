@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ class Population(Protocol):
 
 class Select(Spelled, PlugPoint, ABC):
     """The *select* plug point."""
+
+    sizes_first: ClassVar[bool] = False
+    """Whether it needs every client's size; a live server then leaves out clients that do not tell theirs."""
 
     def init(self, n: int | None = None) -> State:
         return {}

@@ -25,13 +25,14 @@ def draw(rng: np.random.Generator, chances: Array, count: int) -> Ids:
 
 
 def by_now(sizes: Array) -> Array:
-    """Sizes, of which those that are not known yet count as the mean of the others.
+    """Sizes, of which those that are not known yet count as the mean of the others, or as 1 if that is 0.
 
-    >>> by_now(np.array([10.0, np.nan, 30.0])), by_now(np.array([np.nan, np.nan]))
-    (array([10., 20., 30.]), array([1., 1.]))
+    >>> by_now(np.array([10.0, np.nan, 30.0])), by_now(np.array([np.nan, 0.0]))
+    (array([10., 20., 30.]), array([1., 0.]))
     """
     known = ~np.isnan(sizes)
-    return sizes if known.all() else np.where(known, sizes, sizes[known].mean() if known.any() else 1.0)
+    usual = float(sizes[known].mean()) if known.any() else 0.0
+    return sizes if known.all() else np.where(known, sizes, usual or 1.0)
 
 
 @SELECTIONS.register(

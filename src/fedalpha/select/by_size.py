@@ -53,6 +53,8 @@ class by_size(uniform):
     estimate of p (docs/theory.md).
     """
 
+    sizes_first = True
+
     def chances(self, population: Population) -> Array:
         sizes = population.sizes(population.named(np.arange(population.clients)))
         return inclusion(sizes, self.size(population.clients))
