@@ -67,7 +67,7 @@ secure: $(VENV)/.installed-dev
 
 # Which versions of Flower work, each in an environment of its own, on a real SuperLink.
 flower-versions: $(VENV)/.installed-dev
-	$(BIN)/python tests/flower/versions.py
+	$(BIN)/python tests/flower/versions.py --out docs/results/server --page docs/deployment.md
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import strategy
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx, Krum, MultiKrum
@@ -353,6 +353,29 @@ def test_a_client_that_claims_most_of_the_evaluation_is_named_once(grid_of: Any,
     logged.clear()
     run(FedAlpha("FedAvg"), grid_of(quadratic(), range(3)), rounds=1)
     assert "of the examples" not in logged.text
+
+
+def test_a_second_reply_and_one_that_nobody_asked_for_are_not_used(grid_of: Any, logged: Any) -> None:
+    """Loops of other strategies pass on whatever comes."""
+
+    def trained(forge: bool) -> bytes:
+        grid, rule = grid_of(quadratic(), range(4)), FedAlpha("FedAvg", fraction_train=0.5, fraction_evaluate=0.0)
+        messages = list(rule.configure_train(1, start_arrays(), ConfigRecord(), grid))
+        replies = list(grid.pull_messages(grid.push_messages(messages)))
+        asked = {message.metadata.dst_node_id for message in messages}
+        other = Message(RecordDict(), message_type="train", dst_node_id=next(n for n in grid.nodes if n not in asked))
+        nines = np.full(4, 9, dtype=np.float32)
+        forged = [
+            replaced(Message(reply.content, reply_to=to), w=Array(nines))
+            for to in (messages[0], other)
+            for reply in replies
+        ]
+        arrays, _ = rule.aggregate_train(1, [*replies, *forged] if forge else replies)
+        assert arrays is not None
+        return arrays["w"].numpy().tobytes()
+
+    assert trained(True) == trained(False)
+    assert logged.text.count("is not used: it was not asked for, or it is repeated") == 4
 
 
 @pytest.mark.parametrize("dtype", ["complex64", ">f4", "longdouble", "<U3", "datetime64[s]"])

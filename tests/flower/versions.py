@@ -1,7 +1,8 @@
 """Which versions of Flower work: ``python tests/flower/versions.py 1.38.0 1.41.0`` (``make flower-versions``).
 
 Each version is installed in an environment of its own, in the user's cache, without torch. There a SuperLink and two
-SuperNodes play two rounds of FedWorse and of FedAvg on clients without queries, and the models are compared.
+SuperNodes play two rounds of FedWorse and of FedAvg, and the models are compared with what is expected. With ``--out
+docs/results/server --page docs/deployment.md`` the results are stored; those of other versions stay.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("1.38.0", "1.39.0", "1.40.0", "1.41.0", "1.42.0")
 NEEDS = ("numpy", "scipy", "safetensors", "pydantic", "threadpoolctl", "platformdirs", "click<8.5")
+
+
+COLUMNS = "| Flower | works | dependencies | installed |\n| --- | --- | --- | --- |\n"
+OWN, OTHER = "its own", "of another version; its own cannot be installed"
 
 
 def environment(folder: Path, version: str) -> Path:
@@ -29,7 +35,7 @@ def environment(folder: Path, version: str) -> Path:
         install = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
         quiet = {"stderr": subprocess.DEVNULL}
         if subprocess.run([*install, f"flwr=={version}", *NEEDS], **quiet).returncode:
-            print(f"{version}: the dependencies that it asks for cannot be installed; tried with others", flush=True)
+            (place / "others").touch()
             subprocess.run([*install, "flwr", *NEEDS], check=True, **quiet)
             subprocess.run([*install, "--no-deps", f"flwr=={version}"], check=True, **quiet)
         (place / "complete").touch()
@@ -73,27 +79,66 @@ def main() -> None:
     parser.add_argument("versions", nargs="*", default=VERSIONS)
     parser.add_argument("--folder", type=Path, help="where the environments are kept [default: the user's cache]")
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="where flower.json and flower.md are stored")
+    parser.add_argument("--page", type=Path, help="the page that shows the table")
     given = parser.parse_args()
     if given.check:
         check()
         return
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.pages import put  # not in the environments of the versions
+
     if given.folder is None:
         from platformdirs import user_cache_path
 
         given.folder = user_cache_path("fedalpha") / "flower"
-    failed = 0
+    failed = []
     for version in given.versions:
         python = environment(given.folder, version)
         command = [str(python), __file__, "--check"]
         found = subprocess.run(
             command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True
         )
-        failed += found.returncode != 0
-        reason = "" if not found.returncode else ": " + (found.stderr.strip().splitlines() or ["no output"])[-1]
-        print(f"flwr {version}: {'does not work' if found.returncode else 'works'}{reason}", flush=True)
-        if found.returncode:
-            (given.folder / f"{version}.log").write_text(found.stdout + found.stderr)
-    sys.exit(min(failed, 1))
+        (given.folder / f"{version}.log").write_text(found.stdout + found.stderr)
+        failed += [version] if found.returncode else []
+        reason = (found.stderr.strip().splitlines() or ["no output"])[-1][:300] if found.returncode else ""
+        print(f"flwr {version}: {f'does not work: {reason}' if reason else 'works'}", flush=True)
+        if given.out is not None:
+            store(given.out, version, result(python, reason))
+            if given.page is not None:
+                put(given.page, "flower versions", (given.out / "flower.md").read_text())
+    sys.exit(min(len(failed), 1))
+
+
+def result(python: Path, reason: str) -> dict[str, object]:
+    """What is stored of a version: whether it works, and with what."""
+    code = (
+        "import platform, json; from importlib.metadata import version as v; "
+        "print(json.dumps({'python': platform.python_version()} | {n: v(n) for n in ('numpy', 'grpcio', 'protobuf')}))"
+    )
+    told = json.loads(subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout)
+    own = not (python.parents[1] / "others").exists()
+    return {"works": not reason, "reason": reason, "dependencies": OWN if own else OTHER, "installed": told}
+
+
+def store(out: Path, version: str, found: dict[str, object]) -> None:
+    """Put a version into flower.json, and all of them into the table flower.md."""
+    path = out / "flower.json"
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    stored[version] = found
+    path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    (out / "flower.md").write_text(table(stored))
+
+
+def table(stored: dict[str, dict[str, Any]]) -> str:
+    """All versions, the newest first."""
+    lines = []
+    for version in sorted(stored, key=lambda text: [int(part) for part in text.split(".")], reverse=True):
+        one = stored[version]
+        works = "yes" if one["works"] else f"no: {one['reason']}"
+        installed = ", ".join(f"{name} {found}" for name, found in sorted(one["installed"].items()))
+        lines.append(f"| {version} | {works} | {one['dependencies']} | {installed} |\n")
+    return COLUMNS + "".join(lines)
 
 
 if __name__ == "__main__":
