@@ -141,6 +141,21 @@ def test_an_id_stays_with_the_key_that_claimed_it_first(grid_of: Any, logged: An
     assert third.rows[-1]["cohort"] == [0, 1, 2]
 
 
+def test_a_node_that_is_left_out_because_of_its_size_holds_no_id(grid_of: Any, logged: Any) -> None:
+    grid = grid_of(add_loss_query(plain_app(), lambda a, c: (1.0, 10), examples=lambda context: 10), range(3))
+
+    def spoil(node: int, message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "query.client" and grid.client(node) == 1:
+            reply.content["metrics"]["num-examples"] = -1
+        return reply
+
+    grid.spoil = spoil
+    rule = FedAlpha("FedAvg", fraction_evaluate=0.0)
+    rule.start(grid, start_arrays(), num_rounds=1)
+    assert rule.rows[1]["cohort"] == [0, 2]
+    assert logged.text.count("node 1037 is left out until it reports a usable client id: num-examples = -1") == 1
+
+
 def test_a_nodes_own_error_is_told_once(grid_of: Any, logged: Any, clock: Any) -> None:
     """Not an advice that does not fit, and not every second."""
 

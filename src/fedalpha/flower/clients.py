@@ -196,9 +196,10 @@ class KnownClients:
                 return
             metrics = metrics_of(reply)
             id = client_id(metrics, CLIENT_ID)
+            tells = self.weighted_by_key == EXAMPLES and EXAMPLES in metrics
+            sizes = {id: number(metrics, EXAMPLES)} if tells else {}
             self._claim(here, id, here[node])
-            if self.weighted_by_key == EXAMPLES and EXAMPLES in metrics:
-                self.sizes[id] = number(metrics, EXAMPLES)
+            self.sizes |= sizes
             self.nameless.discard(id)
         except Rejected as reason:
             self.problems[node] = str(reason)
