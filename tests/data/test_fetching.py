@@ -235,8 +235,8 @@ def test_the_error_says_what_was_tried_and_what_would_help(closed, tmp_path) -> 
         files.obtain()
     message = str(caught.value)
     for expected in (
-        f"cache: there is no {closed}",
-        f"installed Debian package: there is no {tmp_path / 'debian'}",
+        f"cache: {closed} does not exist",
+        f"installed Debian package: {tmp_path / 'debian'} does not exist",
         "http://127.0.0.1:9/",
         "apt-get is not installed",
         "npm is not installed",
