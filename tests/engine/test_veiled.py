@@ -40,7 +40,7 @@ def planned(digits: Federation, secure: str | None = "masked", **changes: Any) -
         "deadline": None,
         "fault": None,
         "evaluate": 1,
-        **dict.fromkeys(("clock", "availability", "server")),
+        **dict.fromkeys(("upload", "clock", "availability", "server")),
     }
     return plan(digits, secure=secure, **{**given, **changes})
 
