@@ -120,7 +120,7 @@ def error_from_kappa(c: Constants, pi: float, Pi: float | None = None) -> float:
 def error_from_ratio(c: Constants, ratio: float) -> float:
     """E ≤ (L_F Γ/μ)·(ratio − 1)/(1 + 3/(8·ratio)) when Π_t/π_t ≤ ratio in *every* round. New.
 
-    It follows each step (docs/theory.md, "A bias that follows the steps"): the quotient of the
+    It follows each step (docs/theory.md, "Bias from per-round bounds"): the quotient of the
     extremes over time, max Π_t / min π_t, which `error_from_kappa` needs, can be as large as ratio².
 
     >>> from fedalpha.theory.problems import quadratics
