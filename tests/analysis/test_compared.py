@@ -93,6 +93,21 @@ def test_the_same_call_again_plays_nothing(found) -> None:
     compare(digits, ["FedAvg", "FedSoftWorse(T=0.2)"], seeds=2, target=0.3, out=out, callbacks=[Refuse()], **GIVEN)
 
 
+def test_the_folder_of_a_run_or_study_is_not_overwritten(found, tmp_path: Path) -> None:
+    comparison, _ = found
+    for name, kind in (("config.json", "run"), ("study.json", "study")):
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / name).write_text("{}")
+        (folder / "curves.png").write_bytes(b"mine")
+        with pytest.raises(ValueError, match=f"holds a {kind}; choose another folder for a comparison"):
+            compare(digits, ["FedAvg"], seeds=1, out=folder, **GIVEN)
+        with pytest.raises(ValueError, match=f"holds a {kind}; choose another folder for a comparison"):
+            comparison.save(folder)
+        assert sorted(file.name for file in folder.iterdir()) == sorted([name, "curves.png"])
+        assert (folder / "curves.png").read_bytes() == b"mine"
+
+
 def test_mistakes_are_reported_before_anything_is_trained() -> None:
     class Refuse(Callback):
         def on_start(self, rounds: int) -> None:

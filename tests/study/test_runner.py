@@ -310,6 +310,16 @@ def test_another_study_is_not_mixed_in(finished: Path, tmp_path: Path) -> None:
         run_study(study({**SMALL, "name": "other"}), folder)
 
 
+def test_the_folder_of_a_run_or_comparison_is_not_mixed_in(tmp_path: Path) -> None:
+    for name, kind in (("config.json", "run"), ("comparison.json", "comparison")):
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / name).write_text("{}")
+        with pytest.raises(ValueError, match=f"holds a {kind}; choose another folder for a study"):
+            run_study(study(SMALL), folder)
+        assert [file.name for file in folder.iterdir()] == [name]
+
+
 def test_a_renamed_case_is_the_same_cell(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "renamed"
     shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("log"))

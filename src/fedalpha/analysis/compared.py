@@ -18,6 +18,7 @@ from fedalpha.analysis.tables import STATISTICS, latex_table, markdown_table, nu
 from fedalpha.store.exports import csv_text, html_table
 from fedalpha.store.files import CONFIG_BYTES, read_bytes, write_atomically
 from fedalpha.store.inside import names
+from fedalpha.store.kinds import RUN, STUDY, check_kind
 from fedalpha.text import counted, nearest
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class Comparison:
     def save(self, folder: str | Path) -> Path:
         """Write a folder per run, the tables and the curves. Folders of runs that are there already are kept."""
         place = Path(folder)
+        check_kind(place, "a comparison", RUN, STUDY)
         for strategy, by_seed in self.runs.items():
             for seed, history in by_seed.items():
                 if not (place / run_name(strategy, seed) / "history.jsonl").exists():

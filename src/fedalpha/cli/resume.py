@@ -42,10 +42,10 @@ def resume(
 
 def _instead(folder: Path) -> str:
     """What to do with a folder that is not a run folder."""
-    from fedalpha.runs.folder import other_kind
+    from fedalpha.store.kinds import kind_of
 
     runs = sorted(path.parent for path in folder.glob("*/config.json"))
-    match other_kind(folder):
+    match kind_of(folder):
         case "study":
             return f"it holds a study: `fedalpha study {folder}` resumes it"
         case "set of runs":

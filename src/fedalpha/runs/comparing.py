@@ -15,6 +15,7 @@ from fedalpha.runs.experiment import Experiment, plan, run
 from fedalpha.runs.loggers import LOGGERS
 from fedalpha.runs.loggers.progress import ShowProgress
 from fedalpha.store import inside
+from fedalpha.store.kinds import RUN, STUDY, check_kind
 from fedalpha.strategies import STRATEGIES, Strategy
 from fedalpha.text import nearest
 
@@ -107,11 +108,12 @@ def play_all(
 
 
 def check_folders(out: str | Path | None, runs: Iterable[tuple[str, int]]) -> None:
-    """Raise if the folders of these runs cannot be in ``out``, or are links there."""
+    """Raise if ``out`` holds something else, or if the folders of these runs cannot be in it or are links there."""
     if out is None or not Path(out).exists():
         return
     if not Path(out).is_dir():
         raise ValueError(f"{out} is a file; give a folder")
+    check_kind(Path(out), "a comparison", RUN, STUDY)
     for strategy, seed in runs:
         inside.names(Path(out) / run_name(strategy, seed), Path(out))
 

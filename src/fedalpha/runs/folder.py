@@ -27,6 +27,7 @@ from fedalpha.runs.machine import versions
 from fedalpha.runs.saved_state import check_state, of_the_same_model, state_tree
 from fedalpha.store import FolderLock, Generations, Most, write_atomically
 from fedalpha.store.files import append, own_size, read_bytes, remove, sweep
+from fedalpha.store.kinds import COMPARISON, RUNS, STUDY, check_kind
 
 log = logging.getLogger(__name__)
 _MODELS = ("model.safetensors", "best.safetensors")
@@ -266,18 +267,7 @@ class Folder(Callback):
             raise ValueError(f"{self.path} holds a run without config.json; choose another folder or remove it")
         if model := next((name for name in _MODELS if (self.path / name).exists()), None):
             raise ValueError(f"{self.path} holds a {model} of something else; choose another folder or move the file")
-        if (kind := other_kind(self.path)) is not None:
-            raise ValueError(f"{self.path} holds a {kind}; choose another folder for a single run")
-
-
-def other_kind(path: Path) -> str | None:
-    """What a folder without a run of its own holds: a comparison, a study, a set of runs, or nothing known."""
-    if (path / "study.json").exists():
-        return "study"
-    # One that was interrupted has no comparison.json yet; its runs are named by strategy and seed.
-    if (path / "comparison.json").exists() or any(path.glob("*-seed*/config.json")):
-        return "comparison"
-    return "set of runs" if any(path.glob("*/config.json")) else None
+        check_kind(self.path, "a single run", STUDY, COMPARISON, RUNS)
 
 
 def _line(row: Row) -> bytes:

@@ -5,6 +5,7 @@
 - `growing`: a file of records that grows at its end;
 - `tree`: a state as JSON and arrays, never pickled;
 - `generations`: two generations with SHA-256; the older one is used when the newer one is damaged;
+- `kinds`: whether a folder holds a run, a comparison or a study;
 - `lock`: one process per folder.
 """
 

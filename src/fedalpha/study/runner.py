@@ -9,6 +9,7 @@ from typing import Any
 
 from fedalpha.analysis.columns import PerClient
 from fedalpha.store import FolderLock
+from fedalpha.store.kinds import COMPARISON, RUN, check_kind
 from fedalpha.study.cells import Cell
 from fedalpha.study.crew import Crew, Watch
 from fedalpha.study.halfway import clear_all
@@ -103,6 +104,7 @@ def to_toml(study: Study) -> str:
 @contextmanager
 def alone(store: Store) -> Iterator[None]:
     """One runner per folder. The lock is released when the process ends, however it ends."""
+    check_kind(store.folder, "a study", RUN, COMPARISON)
     with ExitStack() as stack:
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
