@@ -288,14 +288,14 @@ def _notes(record: Mapping[str, Any], odd: Tally) -> list[str]:
     sure, naive, real = record["coverage"], record["naive"], record["real"]
     missed = ", ".join(f"{n} ({kind})" for kind, n in sure["missed"].items())
     return [
-        f"- Confidence sequences at 95 % of symmetric differences, {sure['sequences']:,} of each kind, that missed the "
-        f"centre at any of {record['seeds']} looks: {missed}.",
-        f"- Equal means but opposite skews, which is outside the hypothesis: {odd.winners} of {odd.races:,} races "
-        "named a winner.",
-        f"- A paired t test of the leader against each of the others at {100 * record['error']:g} %, looked at after "
-        f"every seed from the third on: {naive['winners']} of {naive['races']:,} null races with normal scores named a "
-        f"winner; with two names, {naive['two']}.",
-        f"- Real federations: {real['seeds']} seeds of digits. The better rule leads by {real['points']:.2f} points on "
-        f"average; the standard deviation of the paired differences is {real['deviation']:.2f}.",
+        f"- Confidence sequences at 95 % for symmetric differences: of {sure['sequences']:,} sequences of each kind, "
+        f"these missed the centre after at least one of {record['seeds']} seeds: {missed}.",
+        f"- Scores with equal means but opposite skews, which the hypothesis excludes: {odd.winners} of {odd.races:,} "
+        "races named a winner.",
+        f"- For comparison, a paired t test of the leader against each of the others at {100 * record['error']:g} %, "
+        f"repeated after every seed from the third on: {naive['winners']} of {naive['races']:,} null races with normal "
+        f"scores named a winner; with two names, {naive['two']}.",
+        f"- Real federations use {real['seeds']} seeds of digits. The better rule leads by {real['points']:.2f} points "
+        f"on average; the standard deviation of the paired differences is {real['deviation']:.2f}.",
         "",
     ]

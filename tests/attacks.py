@@ -272,7 +272,7 @@ def header(box: Box) -> tuple[str, Done]:
 
 
 @attack(
-    "a yes to a logger whose text holds a line separator; `run FILE`",
+    "consent to a logger whose text contains a line separator; `run FILE`",
     TRUST + "a_yes_to_one_thing_is_no_yes_to_what_its_name_holds",
 )
 def second_line(box: Box) -> tuple[str, Done]:
@@ -344,7 +344,7 @@ def nested(box: Box) -> tuple[str, Done]:
 
 
 @attack(
-    "a checkpoint of some megabytes whose rows stand for gigabytes; `resume`",
+    "a checkpoint of some megabytes whose rows decompress to gigabytes; `resume`",
     RUNS + "a_small_checkpoint_cannot_take_all_memory",
 )
 def checkpoint_bomb(box: Box) -> tuple[str, Done]:
@@ -355,7 +355,7 @@ def checkpoint_bomb(box: Box) -> tuple[str, Done]:
 
 
 @attack(
-    "a Parquet cell of some kilobytes that stands for gigabytes; `report`",
+    "a Parquet cell of some kilobytes that decompresses to gigabytes; `report`",
     STUDIES + "a_small_file_of_cells_cannot_take_all_memory",
 )
 def parquet_bomb(box: Box) -> tuple[str, Done]:
@@ -567,7 +567,7 @@ def _flights(tree: Any) -> list[Any]:
     return _of(_of(tree, "clock")[1], "flights")[1]["map"]
 
 
-_in_training("a client that there is not", lambda tree: _flights(tree)[0].__setitem__(0, 99))
+_in_training("a client that does not exist", lambda tree: _flights(tree)[0].__setitem__(0, 99))
 _in_training("a missing key", lambda tree: _flights(tree)[0][1]["map"].pop())
 
 

@@ -1,6 +1,6 @@
-"""``make licences``: the licence of every pinned package, as its own metadata state it.
+"""``make licences``: the licence of every pinned package, from the package's metadata.
 
-``python tests/licences.py`` writes docs/licences.md. It fails if a package that fedalpha asks for is not pinned.
+``python tests/licences.py`` writes docs/licences.md. It fails if a package that pyproject.toml requires is not pinned.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ def page() -> str:
     lines = [
         "# Licences of the pinned packages",
         "",
-        "Every package of `constraints.txt`, with the licence that its metadata state. *Asked for by* names",
-        "fedalpha or one of its extras; the others are needed by these. `make licences` writes this page again.",
+        "The table lists every package of `constraints.txt` with the licence in the package's metadata. *Required by* is",
+        "fedalpha, or the extra that names the package. Packages without an entry are dependencies of these packages.",
+        "`make licences` regenerates this page.",
         "",
-        "| package | version | licence | asked for by |",
+        "| package | version | licence | required by |",
         "|---|---|---|---|",
     ]
     wanted = asked()
