@@ -170,7 +170,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path: Path) -> N
         ({"seeds": [1001]}, "seed 1001 would be tuned on and reported"),
         ({"stop_at": "accuracy >= 0.5"}, "leave stop_at out"),
         ({"strategies": ["FedAvg"]}, "at least two methods"),
-        ({"tune": {"measure": "R_60"}}, "never gets there"),
+        ({"tune": {"measure": "R_60"}}, "never reaches the accuracy"),
         ({"tune": {"sampler": "tp"}}, "did you mean 'tpe'"),
         ({"tune": {"space": {"lrr": [1]}}}, "did you mean 'lr'"),
         ({"tune": {"space": {"rounds": [1]}}}, r"set it under \[settings\]"),
