@@ -59,8 +59,8 @@ def page() -> str:
     lines = [
         "# Licences of the pinned packages",
         "",
-        "The table lists every package of `constraints.txt` with the licence in the package's metadata. *Required by* is",
-        "fedalpha, or the extra that names the package. Packages without an entry are dependencies of these packages.",
+        "The table lists every package of `constraints.txt` with the licence in the package's metadata. *Required by*",
+        "is fedalpha, or the extra that names the package. Packages without an entry are dependencies of the others.",
         "`make licences` regenerates this page.",
         "",
         "| package | version | licence | required by |",
