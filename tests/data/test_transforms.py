@@ -69,7 +69,8 @@ SEEN: list[tuple[float, ...]] = []
 def watching(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     """A user's own transform, which notes what it drew."""
     draw = rng.random()
-    SEEN.append((round(float(x.sum()), 3), draw))
+    if len(x) > 2:  # it is tried on two samples before a run
+        SEEN.append((round(float(x.sum()), 3), draw))
     return x + draw
 
 
@@ -108,3 +109,21 @@ def test_the_description_names_the_transform_and_the_command_line_takes_it() -> 
     assert "transform" not in fedalpha.federation("digits").description
     with pytest.raises(ValueError, match="unknown transform"):
         settings({"transform": "zoom"}).resolved()
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        ("flip", r"the transform flip cannot change samples of shape \(4,\) .*flip needs pictures"),
+        ("chain(jitter, crop)", r"cannot change samples of shape \(4,\) .*crop needs pictures"),
+        (lambda x: x, "cannot change samples .*2 were given"),
+        (lambda x, rng: x[:, :2], r"returned samples of shape \(2,\) .*for samples of shape \(4,\)"),
+        (lambda x, rng: x.double(), "float64 for samples of .*float32; return a tensor of the same shape and type"),
+        (lambda x, rng: x.numpy(), "returned samples of type ndarray"),
+    ],
+)
+def test_a_transform_that_does_not_suit_the_data_is_refused_before_the_run(transform, said: str) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+    data = fedalpha.federation((X, np.arange(40) % 2), clients=2, transform=transform)
+    with pytest.raises(ValueError, match=said):
+        fedalpha.run(data, "softmax", rounds=1)

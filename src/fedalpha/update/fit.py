@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedalpha.data.federations import Examples, Federation
+from fedalpha.data.transforms import Change
 from fedalpha.task import Task
 from fedalpha.update.base import Broadcast, Update, seeded
 
@@ -20,6 +22,8 @@ def check_fit(broadcast: Broadcast, federation: Federation, update: Update) -> N
     _check_targets(few.y, federation)
     device = torch.device("cpu")
     with seeded(0, device), torch.no_grad():
+        if federation.transform is not None:
+            _check_transform(federation.transform, few.x, federation.description.get("transform"))
         module = broadcast.architecture.build().to(device).eval()
         module.load_state_dict(broadcast.parameters)
         try:
@@ -40,6 +44,20 @@ def _check_targets(y: Tensor, federation: Federation) -> None:
         raise ValueError(
             f"the targets are {y.dtype} of shape {tuple(y.shape[1:])}, and cross-entropy needs labels 0, 1, 2 …; "
             'pass y.long() if they are labels; if they are values, task="mse" or Task(loss=…, correct=None)'
+        )
+
+
+def _check_transform(transform: Change, x: Tensor, name: str | None) -> None:
+    """``name``: what the federation calls the transform."""
+    try:
+        found = transform(x.clone(), np.random.default_rng(0))
+    except Exception as error:  # a function of the user may raise anything
+        raise ValueError(f"the transform {name} cannot change samples of {_form(x)}: {error}") from error
+    if not isinstance(found, Tensor) or found.shape != x.shape or found.dtype != x.dtype:
+        form = _form(found) if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        raise ValueError(
+            f"the transform {name} returned samples of {form} for samples of {_form(x)}; return a tensor of the same "
+            "shape and type"
         )
 
 

@@ -25,5 +25,9 @@ class flip(Transform):
     def __call__(self, x: Tensor, rng: np.random.Generator) -> Tensor:
         import torch
 
+        if x.dim() != 4:
+            raise ValueError(
+                f"flip needs pictures (channels × height × width), not samples of shape {tuple(x.shape[1:])}"
+            )
         flipped = torch.from_numpy(rng.random(len(x)) < self.p).to(x.device)
-        return torch.where(flipped.view(-1, *[1] * (x.dim() - 1)), x.flip(-1), x)
+        return torch.where(flipped[:, None, None, None], x.flip(-1), x)
