@@ -327,11 +327,13 @@ def test_resume_without_a_run_says_what_to_do(tmp_path: Path, digits: Pooled) ->
 def test_a_finished_run_is_lengthened_to_the_bytes_of_a_long_one(
     digits: Pooled, tmp_path: Path, evaluate: int, every: int
 ) -> None:
+    scored = digits.with_task(fedalpha.Task(scores="f1"))
+
     def go(name: str, rounds: int, **more: Any) -> fedalpha.analysis.history.History:  # type: ignore[name-defined]
         folder = Folder(tmp_path / name, every=every)
         watch = fedalpha.Evaluate(every=evaluate, keep="best")
         return fedalpha.run(
-            digits, "softmax", STATEFUL, rounds=rounds, evaluate=watch, engine="embedded(workers=1)", out=folder, **more
+            scored, "softmax", STATEFUL, rounds=rounds, evaluate=watch, engine="embedded(workers=1)", out=folder, **more
         )
 
     whole = go("whole", 5)

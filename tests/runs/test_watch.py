@@ -66,6 +66,37 @@ def test_a_run_that_stops_by_the_test_set_is_marked(digits: Pooled) -> None:
     assert run(digits, evaluate=Evaluate(stop="round >= 2")).stopped == "round >= 2"
 
 
+def test_a_score_stops_a_run_by_the_test_set(digits: Pooled) -> None:
+    scored = digits.with_task(fedalpha.Task(scores="f1"))
+    with pytest.raises(
+        ValueError, match="f1 is measured on the test set; stop by accuracy or loss, or set signal=test"
+    ):
+        run(scored, evaluate=Evaluate(stop="f1 >= 0.01"))
+    stopped = run(scored, evaluate=Evaluate(stop="f1 >= 0.01", signal="test", every=4))
+    assert "on the test set" in str(stopped.stopped)
+    values = fedalpha.federation((np.eye(4, dtype="float32").repeat(10, 0), np.arange(40) / 40), clients=2, task="mse")
+    values = values.with_task(fedalpha.Task(loss=torch.nn.functional.mse_loss, correct=None, scores="r2"))
+    found = fedalpha.run(values, torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0)), rounds=2,
+                         evaluate=Evaluate(stop="r2 <= 1", signal="test"))  # fmt: skip
+    assert found.stopped is not None
+
+
+@pytest.mark.parametrize(
+    ("stop", "remedy"),
+    [
+        ("f1 >= 0.5", "scores = 'r2, f1'"),
+        ("round >= 3 or patience(f1, rounds=2)", "scores = 'r2, f1'"),
+        ("time >= 9", "clock="),
+        ("worst_tenth_accuracy >= 0.5", "clock="),
+        ("secure_error >= 1", "secure = masked"),
+    ],
+)
+def test_a_condition_on_what_the_run_does_not_measure_is_refused(digits: Pooled, stop: str, remedy: str) -> None:
+    scored = digits.with_task(fedalpha.Task(scores="r2"))
+    with pytest.raises(ValueError, match=rf"the rows of this run have no (f1|time|\w+); .*{remedy}"):
+        run(scored, evaluate=Evaluate(stop=stop, signal="test"))
+
+
 def test_the_row_of_an_early_end_is_tested(digits: Pooled) -> None:
     stopped = run(digits, evaluate=Evaluate(every=5, stop="round >= 2"))
     assert [row["accuracy"] is None for row in stopped.rows] == [False, True, False]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from fedalpha.analysis import columns
 from fedalpha.analysis.watch import Watch
 from fedalpha.clock import Pace
 from fedalpha.data.federations import Federation
@@ -17,6 +18,7 @@ from fedalpha.rng import integer
 from fedalpha.round import Algorithm, ServerState
 from fedalpha.round.pacing import begin
 from fedalpha.runs.evaluate import Evaluate
+from fedalpha.task import SCORES
 from fedalpha.text import whole
 from fedalpha.update import Broadcast
 
@@ -64,6 +66,7 @@ class Setup:
         self.pace.check(self.federation)
         self.pace.check_algorithm(self.algorithm, self.watch.shadows.requires)
         self.watch.check(self.algorithm, self.federation.task.correct is not None)
+        self._check_stop()
         if self.looks_at("validation") and self.federation.validation is None:
             who = "stop or keep" if self.watch.looks else "a shadow rule"
             who = str(self.algorithm.weigh) if "accuracy" in self.algorithm.weigh.requires else who
@@ -71,6 +74,25 @@ class Setup:
                 f"{who} looks at accuracy or loss, but the federation has no validation part; build it with "
                 "validation=0.1, or set signal=test to let it look at the test set"
             )
+
+    def _check_stop(self) -> None:
+        """Raise if ``stop`` reads a column that the rows of this run will not have: it would never hold."""
+        if (stop := self.watch.condition) is None:
+            return
+        scores = self.federation.task.scores
+        for found in columns.columns():
+            if found.name not in stop.columns or not found.optional:
+                continue
+            if found.name in SCORES and found.name not in scores:
+                asked = ", ".join([*scores, found.name])
+                remedy = f"ask for it with scores = {asked!r}, in Python Task(scores={asked!r})"
+            elif found.timed and not self.pace.timed:
+                remedy = 'give the seconds of clients, such as clock="lognormal(sigma=1)"'
+            elif found.name.startswith("secure") and self.algorithm.secure is None:
+                remedy = "only runs with a secure sum (secure = masked) have it"
+            else:
+                continue
+            raise ValueError(f"stop = {str(stop)!r}: the rows of this run have no {found.name}; {remedy}")
 
     @property
     def population(self) -> Federation:

@@ -13,6 +13,7 @@ class _Score(Column):
     dtype = "float64"
     better: ClassVar[Literal["higher", "lower"] | None] = "higher"
     optional = True
+    tested = True
 
     def present(self, context: Context) -> bool:
         return self.name in context.scores
