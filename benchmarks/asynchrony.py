@@ -23,7 +23,15 @@ from fedalpha.study import Cell, read_study
 
 STUDY = Path(__file__).parents[1] / "studies" / "async.toml"
 TIME, ACCURACY, WORST = "T_80", "accuracy@100s", "worst_tenth_accuracy@100s"
-MEASURES = (TIME, ACCURACY, WORST, "auc@100s")
+FINAL, FINAL_WORST = "accuracy", "worst_tenth_accuracy"
+MEASURES = (TIME, ACCURACY, WORST, "auc@100s", FINAL, FINAL_WORST)
+SHARES = {
+    ACCURACY: "accuracy at 100 s",
+    WORST: "worst tenth at 100 s",
+    FINAL: "final accuracy",
+    FINAL_WORST: "final worst tenth",
+}
+"""the measures that are shares, and the heads of their columns"""
 Record = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """case → strategy → seed → measure → value, and whether it was reached; ``cell``: the hash of what was run"""
 
@@ -75,22 +83,22 @@ def tables(record: Mapping[str, Any]) -> str:
         lines += [
             f"**Speeds {'independent of the data' if speeds == 'independent' else 'correlated with the data'}**",
             "",
-            "| server | strategy | seconds to 80 % | accuracy at 100 s (%) | worst tenth at 100 s (%) |",
-            "|---|---|---|---|---|",
+            f"| server | strategy | seconds to 80 % | {' | '.join(f'{head} (%)' for head in SHARES.values())} |",
+            "|---|---|" + "---|" * (1 + len(SHARES)),
         ]
         for case, rules in record.items():
             if case.endswith(speeds):
                 for rule, seeds in rules.items():
-                    values = [_seconds(seeds), _percent(seeds, ACCURACY), _percent(seeds, WORST)]
+                    values = [_seconds(seeds), *(_percent(seeds, text) for text in SHARES)]
                     lines.append(f"| {case.partition(',')[0]} | `{rule}` | {' | '.join(values)} |")
         lines.append("")
     lines += [
         "**Paired differences** (points; the p-values of each column are corrected together by Holm's method)",
         "",
     ]
-    lines += ["| compared | speeds | accuracy at 100 s | worst tenth at 100 s |", "|---|---|---|---|"]
+    lines += [f"| compared | speeds | {' | '.join(SHARES.values())} |", "|---|---|" + "---|" * len(SHARES)]
     rows = list(_pairs(record))
-    corrected = [holm([found[place].p for _, _, found in rows]) for place in (0, 1)]
+    corrected = [holm([found[place].p for _, _, found in rows]) for place in range(len(SHARES))]
     for number, (name, speeds, found) in enumerate(rows):
         cells = [_difference(one, p[number]) for one, p in zip(found, corrected, strict=True)]
         lines.append(f"| {name} | {speeds} | {' | '.join(cells)} |")
@@ -112,13 +120,14 @@ def _pairs(record: Mapping[str, Any]) -> Any:
 
 
 def _found(seeds: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
-    usable = [{seed for seed, one in s.items() if ACCURACY in one} for s in (seeds, others)]
-    common = sorted(usable[0] & usable[1], key=int)
+    def difference(text: str) -> Any:
+        common = sorted((seed for seed in seeds.keys() & others.keys() if both(seed, text)), key=int)
+        return paired(*([100 * one[seed][text][0] for seed in common] for one in (seeds, others)))
 
-    def of(one: Mapping[str, Any], text: str) -> list[float]:
-        return [100 * one[seed][text][0] for seed in common]
+    def both(seed: str, text: str) -> bool:  # a run may end before 100 s
+        return text in seeds[seed] and text in others[seed]
 
-    return [paired(of(seeds, text), of(others, text)) for text in (ACCURACY, WORST)]
+    return [difference(text) for text in SHARES]
 
 
 def _seconds(seeds: Mapping[str, Any]) -> str:
