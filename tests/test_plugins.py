@@ -33,6 +33,7 @@ def test_a_run_with_an_own_strategy_goes_on_and_belongs_to_its_code(rules: Path)
     assert re.fullmatch(re.escape(str(rules.parent / "rules.py")) + "@[0-9a-f]{16}", config["plugin"])
     again = fedalpha("resume", "a", cwd=rules.parent)
     assert "nothing is left to do" in again.stdout
+    assert "`fedalpha run a/config.json --rounds N --out a` lengthens it" in again.stdout
     elsewhere = fedalpha("resume", str(rules.parent / "a"), cwd=rules.parent / "a")  # by the absolute path
     assert "nothing is left to do" in elsewhere.stdout, elsewhere.stderr
 

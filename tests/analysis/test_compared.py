@@ -122,6 +122,8 @@ def test_mistakes_are_reported_before_anything_is_trained() -> None:
         compare(digits, ["FedAvg"], round=3)
     with pytest.raises(TypeError, match=r"'FedAvg' is one strategy; give a list"):
         compare(digits, "FedAvg", **given)
+    with pytest.raises(TypeError, match="federation is a function, which is called with a seed: too many positional"):
+        compare(lambda: digits(0), ["FedAvg"], **given)
     with pytest.raises(ValueError, match="seeds = 0"):
         compare(digits, ["FedAvg"], seeds=0)
     with pytest.raises(ValueError, match=r"is the same for every run; write \{run\} in it"):

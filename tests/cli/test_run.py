@@ -104,6 +104,20 @@ def test_wrong_input_ends_with_2_and_a_clear_word(arguments: tuple[str, ...], na
     assert "Traceback" not in done.stderr
 
 
+def test_a_file_that_holds_no_settings_is_named(tmp_path: Path) -> None:
+    from fedalpha.runs.reading import read_settings
+
+    script = tmp_path / "train.sh"
+    script.write_text("make demo")
+    with pytest.raises(ValueError, match=r"train.sh is not valid TOML: .*; texts stand in quotes"):
+        read_settings(script, {})
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder; give a file of settings$"):
+        read_settings(tmp_path, {})
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=rf"settings: {tmp_path}/config.json; `fedalpha resume {tmp_path}` resumes"):
+        read_settings(tmp_path, {})
+
+
 def test_an_unknown_setting_in_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("round = 3\n")

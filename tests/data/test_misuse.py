@@ -122,6 +122,8 @@ def test_wrong_index_lists_are_named(lists: Any, said: str) -> None:
         federation((X, Y), partition=lists, test=(X, Y))
     with pytest.raises(ValueError, match="leave partition out"):
         federation([(X, Y), (X, Y)], partition=[[0], [1]])
+    with pytest.raises(ValueError, match="clients = 5, but the partition lists 2 clients; leave clients out"):
+        federation((X, Y), partition=[[0], [1]], clients=5)
 
 
 def test_rows_with_fields_as_hugging_face_has_them() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedalpha.cli.options import CheckpointEvery, File, Log, Trust, Workers, with_settings
+from fedalpha.text import shown
 
 if TYPE_CHECKING:
     from fedalpha.analysis.history import History
@@ -46,6 +47,8 @@ def execute(
     history = settings.run(out=out, workers=workers, checkpoint_every=checkpoint_every, callbacks=callbacks)
     if out is not None and not progress.started:
         print(f"{out} holds this run, and it is finished; nothing is left to do")
+        if history.stopped is None:
+            print(f"`fedalpha run {shown(out / 'config.json')} --rounds N --out {shown(out)}` lengthens it")
     if history.rows:
         print(result(history))
         _tell(history, settings)

@@ -83,6 +83,8 @@ def federation(
     if lists is not None:
         if found.sizes is not None:
             raise ValueError("the data come client by client, so a partition cannot split them; leave partition out")
+        if clients is not None and clients != len(lists):
+            raise ValueError(f"clients = {clients}, but the partition lists {len(lists)} clients; leave clients out")
         found = found.given_to(lists)
     labels = _classes(found, classes)
     if part is not None:

@@ -151,6 +151,12 @@ def _by_seed(federation: Federation | Callable[[int], Federation]) -> Callable[[
             f"expected a federation or a function of the seed, got {type(federation).__name__}; "
             "build one with fedalpha.federation(…)"
         )
+    try:
+        inspect.signature(federation).bind(0)
+    except TypeError as error:
+        raise TypeError(f"federation is a function, which is called with a seed: {error}") from None
+    except ValueError:  # a built-in without a signature
+        pass
     built: dict[int, Federation] = {}
 
     def of(seed: int) -> Federation:

@@ -37,14 +37,18 @@ def read_settings(path: Path | None, options: Mapping[str, Any], *, trust: bool 
     if path is None:
         check_once(options)
         return settings(options)
+    if path.is_dir():
+        config = path / "config.json"
+        there = f": {config}; `fedalpha resume {path}` resumes its run" if config.exists() else ""
+        raise ValueError(f"{path} is a folder; give a file of settings{there}")
     text = read_text(path, "settings file")
+    form, quotes = ("JSON", "") if path.suffix == ".json" else ("TOML", "; texts stand in quotes")
     try:
-        values = json.loads(text) if path.suffix == ".json" else from_toml(text)
+        values = json.loads(text) if form == "JSON" else from_toml(text)
         if not isinstance(values, dict):
             raise ValueError("it is not a table of settings")
     except (ValueError, RecursionError) as error:
-        quotes = "" if path.suffix == ".json" else "; texts stand in quotes"
-        raise ValueError(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {shown(error)}{quotes}") from None
+        raise ValueError(f"{path} is not valid {form}: {shown(error)}{quotes}") from None
     for recorded in ("versions", "resumed_with"):
         values.pop(recorded, None)
     _check_here(values, path)

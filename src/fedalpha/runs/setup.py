@@ -56,6 +56,11 @@ class Setup:
             )
         if self.algorithm.secure is not None and self.algorithm.secure.blind and self.watch.shadows.rules:
             raise ValueError(f"shadow rules look at losses, which {self.algorithm.secure} hides; leave shadow out")
+        if (secure := self.algorithm.secure) is not None and self.federation.clients < secure.least:
+            raise ValueError(
+                f"secure = {secure}: a sum takes {secure.least} clients, and the federation has "
+                f"{self.federation.clients}; use more clients, or a smaller least (2 or more)"
+            )
         if self.algorithm.secure is not None and self.pace.timed:
             raise ValueError(
                 f"secure = {self.algorithm.secure}: simulated time does not know how long the steps of a secure sum "
