@@ -1,7 +1,7 @@
-"""*Combine*: from the clients' models and alpha to one aggregate.
+"""*Combine*: turn the clients' models and alpha into one aggregate.
 
 A combine rule is a frozen object; ``combine(state, broadcast, reports, alpha) -> (aggregate, state)``.
-A *linear* rule needs no more than Σ alpha_i·w_i, which an engine may compute as sums over fixed
+A *linear* rule needs only Σ alpha_i·w_i, which an engine may compute as sums over fixed
 blocks of the id-sorted cohort; other rules collect all reports.
 """
 

@@ -30,7 +30,7 @@ from fedalpha.update.base import not_finite
 class Reports:
     """The reports of a round, sorted by client id; ``total`` is Σ alpha_i·w_i if the engine has summed the models.
 
-    It is a sum of the models as the combine rule uses them, such as clipped ones (`Combine.alone`).
+    It is the sum of the models after the combine rule's own step, such as clipping (`Combine.alone`).
 
     ``final``: the models were checked one by one as they were added, and the clients cannot be asked again.
     """
@@ -39,13 +39,13 @@ class Reports:
     total: Sum | None = None
     final: bool = False
     moved: Moved | None = None
-    """A linear step that the models went through. It is carried out where they are read, not on copies."""
+    """A linear step that is applied to the models when they are read, without copies."""
     known: dict[str, Array] = field(default_factory=dict, repr=False)
-    """Products of the models before that step, which later rules need not compute again."""
+    """Products of the models before that step, kept so that later rules need not compute them again."""
     problems: Mapping[int, str] = field(default_factory=dict)
-    """By client, why it has no usable report, if the driver that collected the reports knows."""
+    """For each client without a usable report, the reason, if the driver that collected the reports knows it."""
     uploaded: int | None = None
-    """The bytes that arrived, where they are not one model per client."""
+    """The bytes that arrived, if they are not one model per client."""
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -53,7 +53,7 @@ class Reports:
 
     @property
     def summed(self) -> bool:
-        """Whether there is a sum over the clients instead of their models."""
+        """Whether the reports have a sum over the clients instead of their models."""
         return self.total is not None
 
     def only(self, items: Sequence[Report]) -> Reports:
@@ -75,9 +75,9 @@ class Reports:
 
     @classmethod
     def of_sum(cls, items: Sequence[Report], total: Sum | None, broadcast: Broadcast, final: bool = False) -> Reports:
-        """The reports of clients whose models were added as they came; ``total`` is None if they were collected.
+        """The reports of clients whose models were added as they arrived; ``total`` is None if they were collected.
 
-        What single updates lost by scaling stays with the current model.
+        The part of the weight that single updates lose by scaling stays with the current model.
         """
         if total is not None and total.alone:
             alpha, used = zip(*total.alone, strict=True)
@@ -150,9 +150,9 @@ class Reports:
         return models + sum(t.nbytes for r in self.items for t in r.extras.values()) + counts
 
     def models(self) -> list[Parameters]:
-        """Every client's parameters; copies, if they went through a step. Raises ValueError if there is only their sum.
+        """Every client's parameters; copies, if a step was applied. Raises ValueError if there is only their sum.
 
-        A rule that needs no more than a few coordinates at a time uses `reader` instead.
+        A rule that needs only a few coordinates at a time uses `reader` instead.
         """
         found = self._originals()
         if self.moved is None:
@@ -167,7 +167,7 @@ class Reports:
     def rows(self, name: str) -> list[NDArray[Any]] | None:
         """A tensor of every client as flat arrays that share their memory.
 
-        None if the models go through a step, and where NumPy lacks the dtype or computes slowly with it. Such
+        None if the models go through a step, or if NumPy lacks the dtype or is slow with it. Such
         coordinates are read with `reader`.
         """
         models = self._originals()
@@ -242,7 +242,7 @@ class Limit:
 
     mass: float = 0.0
     inclusive: bool = False
-    """Whether a total weight of exactly ``mass`` is tolerated, too."""
+    """Whether a total weight of exactly ``mass`` is also tolerated."""
     attackers: float = math.inf
 
 
@@ -251,19 +251,19 @@ class Combine(Spelled, PlugPoint, ABC):
 
     @property
     def linear(self) -> bool:
-        """Whether Σ alpha_i·w_i is all that the rule looks at, after what it does to one update `alone`.
+        """Whether the rule needs only Σ alpha_i·w_i, after what it does to one update `alone`.
 
-        Engines and live federations then sum models as they come, if alpha is known before training.
+        Engines and live federations then sum models as they arrive, if alpha is known before training.
         """
         return False
 
     @property
     def alone(self) -> Alone | None:
-        """What a linear rule does to one update before it is added: by how much it is multiplied; None if it is not."""
+        """The factor by which a linear rule multiplies one update before adding it; None if it does not."""
         return None
 
     keeps_lost_weight: ClassVar[bool] = False
-    """Whether the weight of a lost client stays with the current model, and is not shared out among the others."""
+    """Whether the weight of a lost client stays with the current model, instead of being divided among the others."""
 
     def weights(self, alpha: Array) -> Array:
         """The weights with which a linear rule sums the models, each from alpha_i alone."""

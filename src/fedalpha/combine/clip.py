@@ -48,7 +48,7 @@ class clip(Wrapper):
         return reports.move(broadcast, self.shares(reports.norms(broadcast)))
 
     def shares(self, norms: Array) -> Array:
-        """By how much updates of these norms are multiplied."""
+        """The factors for updates of these norms."""
         # Aim a little below C: rounding to the model's dtype must not push the norm above C again.
         below = self.C / np.maximum(norms, self.C) * (1 - 1e-6)
         return np.where(norms <= self.C, 1.0, below)

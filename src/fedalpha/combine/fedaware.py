@@ -1,4 +1,4 @@
-"""FedAWARE: the smallest vector in the hull of the clients' directions, remembered over the rounds."""
+"""FedAWARE: the shortest vector in the convex hull of the clients' directions, which are kept over the rounds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from fedalpha.update import Broadcast
     examples=("fedaware(lr=1)", "fedaware(lr=0.5, momentum=0.2)"),
 )
 class fedaware(Combine):
-    """Adaptive weights over *all* clients that were ever seen, also those absent from the round.
+    """Adaptive weights over *all* clients that have taken part so far, also those absent from the round.
 
-    The server keeps a running mean m_i of each client's updates (one model per client) and moves along the smallest
-    vector in the hull of their directions, which is large only where clients agree. alpha says who counts (> 0), not
-    how much. ``lr`` is the length scale of a step, as directions have length 1.
+    The server keeps a running mean m_i of each client's updates (one model per client) and moves along the shortest
+    vector in the hull of their directions, which is long only if clients agree. alpha determines
+    which clients are used (alpha > 0), not their weights. ``lr`` is the length scale of a step, because directions have
+    length 1.
 
-    Checked against the authors' code (dunzeng/FedAWARE), whose Frank–Wolfe solver stops earlier; in its first
-    rounds, until every client was seen, it takes FedAvg's step.
+    Checked against the authors' code (dunzeng/FedAWARE), whose Frank–Wolfe solver stops earlier. Until every
+    client has taken part, that code takes FedAvg's step.
     """
 
     lr: float = field(default=1.0, metadata={"always": True})
@@ -70,7 +71,7 @@ class fedaware(Combine):
 
 
 def direction(momenta: list[Tensor]) -> Tensor:
-    """The smallest vector in the hull of the vectors, each scaled to length 1 (0 stays 0).
+    """The shortest vector in the hull of the vectors, each scaled to length 1 (0 stays 0).
 
     >>> direction([torch.tensor([2.0, 0.0]), torch.tensor([0.0, 5.0])]).tolist()
     [0.5, 0.5]

@@ -20,7 +20,7 @@ from fedalpha.update import Broadcast
     examples=("feddist", "feddist(spread=2, rise=0, limit=128)"),
 )
 class feddist(Combine):
-    """Diverging neurons may be features of rare data: they join the model instead of being averaged away.
+    """Diverging neurons may be features of rare data. They are appended to the model instead of averaged.
 
     For each neuron of a hidden layer the distances of all clients' versions (incoming weights and bias) from the
     average are compared: a version whose distance exceeds their mean by ``spread`` standard deviations (plus

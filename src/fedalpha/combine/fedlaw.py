@@ -26,11 +26,11 @@ from fedalpha.update import Broadcast
     examples=("fedlaw", "fedlaw(lr=0.1, epochs=5, batch=32)"),
 )
 class fedlaw(Combine):
-    """Learnable aggregation weights: the server looks for the best combination of the models on validation data.
+    """Learnable aggregation weights: the server optimises the combination of the models on validation data.
 
     It needs a part of the data that belongs to the server (``validation=0.1``). ``epochs`` passes over it in batches
-    of ``batch``, in a fixed order, with Adam (betas 0.5 and 0.999) at the rate ``lr``, halved every 20 passes. alpha is
-    where the weights start; the history holds what was learnt, γ·λ. Running means of batch norm and other buffers
+    of ``batch``, in a fixed order, with Adam (betas 0.5 and 0.999) at the rate ``lr``, halved every 20 passes. alpha
+    is the start value of the weights; the history has the learnt γ·λ. Running means of batch norm and other buffers
     are averaged with λ alone, and layers are in evaluation mode.
 
     Checked against the authors' code (ZexiLee/ICML-2023-FedLAW, server_funct="exp"), which shuffles the batches.

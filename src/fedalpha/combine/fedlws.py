@@ -1,4 +1,4 @@
-"""FedLWS: the mean, each layer shrunk a little, more where clients disagree."""
+"""FedLWS: the mean, with a slight shrinking of each layer, which is stronger if clients disagree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fedalpha.update import Broadcast
     examples=("fedlws", "fedlws(beta=0.1, low=0, high=0.5)"),
 )
 class fedlws(Combine):
-    """Layer-wise weight shrinking: a weight decay at the server that adapts to each layer and round.
+    """Layer-wise weight shrinking: a weight decay on the server that adapts to each layer and round.
 
-    Δ_i = w_i − w_t. A layer is a run of tensors up to and with one called "…bias"; tensors after the last of them form
-    one more. Integer buffers are left alone.
+    Δ_i = w_i − w_t. A layer is a run of tensors that ends with one called "…bias"; the tensors after the last such
+    tensor form another layer. Integer buffers do not change.
 
     Checked against the authors' code (ChanglongShi/FedLWS).
     """

@@ -1,7 +1,7 @@
 """The weighted geometric median.
 
-It iterates on the coefficients of a combination Σ c_i·x_i, whose distances to the x_i follow from the
-Gram matrix: the models themselves are read twice, whatever the number of iterations.
+The iteration uses the coefficients of a combination Σ c_i·x_i, whose distances to the x_i follow from the
+Gram matrix. The models themselves are read twice, whatever the number of iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""(Multi-)Krum: average only clients that lie close to many others."""
+"""(Multi-)Krum: average only clients whose updates are close to those of many others."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Moved:
     def tile(self, values: NDArray[np.floating], base: NDArray[np.floating]) -> NDArray[np.floating]:
         """The models after the step at some coordinates, in their dtype; ``values`` has a row per client.
 
-        A client that does not move the others and is not moved keeps its bits.
+        The model of a client that neither changes others nor is changed keeps its bits.
         """
         wide = values - base.astype(np.float64)
         if self.by.ndim == 1:

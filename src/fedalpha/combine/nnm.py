@@ -19,7 +19,7 @@ from fedalpha.update import Broadcast
     examples=("nnm(trimmed(beta=0.2), f=2)", "clip(nnm(geomed, f=1), C=1.0)"),
 )
 class nnm(Wrapper):
-    """Nearest-neighbour mixing: honest updates become more alike, so that a robust rule works better on them."""
+    """Nearest-neighbour mixing: updates of non-attackers become more alike, so that a robust rule works better."""
 
     f: int = field(default=1, metadata={"always": True})
 
@@ -33,7 +33,7 @@ class nnm(Wrapper):
         return reports.move(broadcast, self.mixing(distances(reports.gram(broadcast)), alpha))
 
     def mixing(self, squares: Array, alpha: Array) -> Array:
-        """Row i: the weights with which client i's neighbours enter. They replace ``squares``."""
+        """Row i has the weights of client i's neighbours. The result overwrites ``squares``."""
         for row in squares:  # in a large cohort another matrix would be as large as some models
             nearest = np.argsort(row, kind="stable")[: max(1, len(alpha) - self.f)]
             row[:] = 0.0

@@ -36,18 +36,18 @@ _PIECE = 1 << 18
 class noise(Wrapper):
     """Adds Gaussian noise of standard deviation z·2·c·C to every coordinate of a clipped mean.
 
-    ``z``: the noise multiplier; ``c``: the largest weight, larger ones are reduced to it (the rest stays with w_t).
+    ``z``: the noise multiplier; ``c``: the largest weight. Larger weights are reduced to c (the rest stays with w_t).
     Integer buffers do not change. ``seed`` determines the noise: anyone who knows it can subtract the noise, so keep
-    it secret in real use; a live federation refuses the default. It is part of the rule's text, which ``config.json``
-    holds. A resumed run needs the same seed. ``seed=system`` draws the noise from the system's generator instead:
-    nobody knows it, and a run cannot be repeated to the byte.
+    the seed secret in real use; a live federation refuses the default. The seed is part of the rule's text, which is
+    stored in ``config.json``. A resumed run needs the same seed. ``seed=system`` draws the noise from the system's
+    generator instead: nobody knows the noise, and a run cannot be repeated to the byte.
 
     Under a secure sum each client adds its part of the noise, always from the system's generator, and the server adds
     none.
     """
 
     private = True
-    """Whether a sum of clipped, weighted updates with noise is all that the rule needs; see `of_sums`."""
+    """Whether the rule needs only a sum of clipped, weighted updates with noise; see `of_sums`."""
 
     z: float = field(default=1.0, metadata={"always": True})
     c: float = field(default=0.1, metadata={"always": True})
@@ -86,7 +86,7 @@ class noise(Wrapper):
 
     @property
     def known_noise(self) -> bool:
-        """Whether everybody can draw the same noise, because nobody chose its seed."""
+        """Whether everybody can draw the same noise, because the seed is the default."""
         return self.z > 0 and self.seed == 0
 
     @property
@@ -162,7 +162,7 @@ class noise(Wrapper):
 
 
 class noisy_sum(mean):
-    """w_t + Σ min(alpha_i, c)·clip(x_i, C) + noise, where all of it but w_t has arrived as a sum."""
+    """w_t + Σ min(alpha_i, c)·clip(x_i, C) + noise; everything except w_t has arrived as a sum."""
 
     start: Mapping[str, Any]
 

@@ -29,15 +29,16 @@ class pfnm(Combine):
     global ones there are follows a Beta–Bernoulli process of mass ``gamma``. One client after the
     other, its neurons are assigned to global ones, or to new ones, at the least cost (Hungarian method), with
     ``sweeps`` repetitions; from the last hidden layer down. Matched neurons are averaged with weights alpha, new ones
-    are kept. What a client knows of class k is in proportion to its samples of that class: its output weights and bias
-    for k have the precision alpha_j·n_jk/Σ_j alpha_j·n_jk (over sigma), so clients report their class counts
+    are kept. A client's knowledge of class k is taken as proportional to its samples of that class: its output weights
+    and bias for k have the precision alpha_j·n_jk/Σ_j alpha_j·n_jk (over sigma), so clients report their class counts
     (docs/privacy.md). With ``shrink`` the result is the posterior mean: a mean of total precision s is multiplied by
-    s/(s + 1/sigma0). Over many rounds that is a weight decay: choose a small sigma, or shrink=false. The global width
-    may grow up to ``limit``. Use it for few clients whose hidden units are in different orders; after a common start
-    a plain mean is as good.
+    s/(s + 1/sigma0). Over many rounds this acts as a weight decay: choose a small sigma, or shrink=false. The global
+    width may grow up to ``limit``. Use PFNM for few clients whose hidden units are in different orders; if clients
+    start from a common model, a plain mean is as good.
 
-    With ``FedAvg(prior=uniform)`` these are the weights of the authors' code. The cost follows the paper's equation 8
-    (popularity 2·log(m/(J − m)); the authors' code leaves out the 2, limits m to 10 and centres biases at 0.1).
+    With ``FedAvg(prior=uniform)`` the output weights are averaged as in the authors' code. The cost follows the
+    paper's equation 8 (popularity 2·log(m/(J − m)); the authors' code leaves out the 2, limits m to 10 and centres
+    biases at 0.1).
     """
 
     gamma: float = field(default=1.0, metadata={"always": True})
@@ -95,7 +96,7 @@ class pfnm(Combine):
         return rebuilt(broadcast, found), state
 
     def _known(self, labels: Sequence[Sequence[int] | None], precision: Array, outputs: int) -> Matrix:
-        """The precision of output weights, client × class. For a class that nobody has, all clients count alike."""
+        """The precision of output weights, client × class. For a class without samples all clients are alike."""
         told = [row for row in labels if row is not None]
         if len(told) < len(labels):
             raise ValueError("pfnm needs the class counts of every client (labels), and these reports have none")

@@ -1,4 +1,4 @@
-"""What the robust rules share: distances between the updates x_i = w_i − w_t, and how the aggregate is formed."""
+"""The base of robust rules: distances between the updates x_i = w_i − w_t, and the aggregate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Robust(Combine):
 
 
 class Wrapper(Combine):
-    """A step around another rule: it changes the reports before, or the aggregate after."""
+    """A step around another rule: it changes the reports before the rule, or the aggregate after it."""
 
     rule: Combine | str = field(metadata={"positional": True})
 
@@ -85,7 +85,7 @@ class Wrapper(Combine):
         return aggregate, {**state, "inner": inner}
 
     def before(self, broadcast: Broadcast, reports: Reports, alpha: Array, simplex: bool) -> Reports:
-        """The reports as the inner rule sees them."""
+        """The reports for the inner rule."""
         return reports
 
 
@@ -130,7 +130,7 @@ def combination(broadcast: Broadcast, reports: Reports, coefficients: Array, alp
 
 
 def coordinatewise(broadcast: Broadcast, reports: Reports, alpha: Array, low: float, high: float) -> dict[str, Tensor]:
-    """The α-weighted mean of what lies between the quantiles ``low`` and ``high``, coordinate by coordinate.
+    """The α-weighted mean of the values between the quantiles ``low`` and ``high``, coordinate by coordinate.
 
     low = high is the weighted median (the middle between two, if half of the weight lies on each side).
     """
@@ -167,7 +167,7 @@ def _integers(broadcast: Broadcast, reports: Reports, alpha: Array) -> dict[str,
 
 
 def middle(stack: Tensor, alpha: Array) -> Tensor:
-    """The lower weighted median of each column: one of the values, so that integers stay what they are."""
+    """The lower weighted median of each column, which is one of its values, so that integers stay integers."""
     values, order = torch.sort(stack, dim=0, stable=True)
     above = torch.cumsum(torch.from_numpy(alpha)[order], dim=0)
     first = (above >= above[-1] / 2 - SLACK).to(torch.uint8).argmax(0, keepdim=True)

@@ -1,10 +1,10 @@
-"""Σ alpha_i·w_i in float64, in an order that depends on the cohort alone.
+"""Σ alpha_i·w_i in float64, in an order that depends only on the cohort.
 
-The id-sorted cohort is cut into fixed blocks; each block is summed in id order, the blocks are
-merged in block order. Workers and machines may compute blocks in any order and anywhere: the
-bytes are the same. Products are rounded before they are added (no fused multiply-add, which torch
-uses or not depending on the processor and the place in the array), so `fedalpha.flower.sums`, which
-does the same in NumPy, gives the same bytes too.
+The id-sorted cohort is cut into fixed blocks. Each block is summed in id order, and the blocks are
+merged in block order. The bytes therefore do not depend on the order or the machine in which blocks are
+computed. Products are rounded before they are added, without fused multiply-add, which torch
+uses or not depending on the processor and the place in the array. `fedalpha.flower.sums`, which
+does the same in NumPy, therefore gives the same bytes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fedalpha.models import Parameters
 from fedalpha.strategies import Array
 
 Alone = Callable[[Array], Array]
-"""By how much single updates are multiplied before they are added, from their norms ‖w_i − w_t‖ alone."""
+"""The factors of single updates before they are added, computed only from their norms ‖w_i − w_t‖."""
 _PIECE = 1 << 15
 _WORTH_COMPILING = 1 << 17
-"""Sums of fewer values are done before numba would be imported."""
+"""For sums of fewer values, importing numba takes longer than the sum."""
 _WORTH_THREADS = 1 << 24
 """Sums of fewer values use one thread."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What is done to single updates before they are added: ``alone`` gives a number from the norm of w_i − w_t."""
+    """The scaling of single updates before they are added: ``alone`` computes the factor from the norm of w_i − w_t."""
 
     alone: Alone
     sent: Parameters
@@ -77,8 +77,8 @@ class Sum:
     def add_stack(self, alpha: Sequence[float], stacked: Parameters, scale: Scale | None = None) -> None:
         """Add several clients' models, stacked along the first axis, one after the other; scaled ones by ``scale``.
 
-        Only a model is read, and none copied: the i-th update is scaled by adding w_i with a smaller factor, and by
-        leaving the rest to the current model at the end.
+        Models are read and not copied: the i-th update is scaled by adding w_i with a smaller factor; the rest of
+        the weight is given to the current model at the end.
         """
         self._check({name: value.shape[1:] for name, value in stacked.items()})
         factors = alpha

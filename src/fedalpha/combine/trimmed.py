@@ -20,7 +20,8 @@ from fedalpha.update import Broadcast
 class trimmed(Robust):
     """The coordinate-wise weighted trimmed mean: the share ``beta`` of the weight is cut off at each end.
 
-    A client at the cut counts in part. beta = 0 is the mean; attackers with at most beta of alpha are harmless.
+    A client at the cut counts in part. beta = 0 is the mean. Attackers with at most beta of alpha cannot move the
+    result arbitrarily.
     """
 
     beta: float = field(default=0.2, metadata={"always": True})

@@ -3,21 +3,22 @@
 A new strategy is a class in a file of this package, registered with ``@STRATEGIES.register(…)``. The registry finds
 the file by itself, and the contract suite tests the strategy. A strategy needs NumPy only.
 
-- The paper's rules: `FedAvg` where the final model must be unbiased; the Worse family (`FedWorse`, `FedSoftWorse`) to
-  lift the clients that are served worst; the Better family for a fast start. The soft forms are the stable ones.
-- Combinators take strategies: `switch`, `anneal` and `adaptive` pass from one to another, `mix` mixes, `cap` and
-  `floor` bound each weight, `clipped` bounds the losses.
+- The paper's rules: `FedAvg` if the final model must be unbiased; the Worse family (`FedWorse`, `FedSoftWorse`) for
+  better accuracy on the worst-served clients; the Better family for a fast start. The soft forms are more stable.
+- Combinators take strategies: `switch`, `anneal` and `adaptive` change from one to another, `mix` averages their
+  weights, `cap` and `floor` bound each weight, `clipped` bounds the losses.
 - Combinators with a guarantee: `fade` and `cool` become FedAvg, `temper` bounds the bias, `steady` the noise,
   `per_step` corrects for unequal local work.
-- Fairness: `qFedAvg` and `AFL` even out accuracy at a tunable price, `Superquantile` states which share of the worst
-  clients counts, `FedMGDA` makes no client worse, `TERM` is a name for the soft rules.
+- Fairness: `qFedAvg` and `AFL` make accuracies more even, with a parameter for the trade-off; `Superquantile` uses a
+  given share of the data with the largest losses; `FedMGDA` makes no client worse; `TERM` is the soft rules in
+  another parametrisation.
 - For comparison: `FedNolowe`, `FedCostWAvg`, `FedPIDAvg` (losses over the rounds), `FedNova` (local steps), `FedDisco`
   (class counts), `AAggFF` and `PropFair` (fairness), `FedAWA` (agreement of updates), `FedAU` (unknown participation).
-- Without anything to tune: `FedLean` and `FedRegret` (losses), `FedBalance` (class counts); `aligned` keeps any rule
-  within FedAvg's direction.
-- On servers that do not wait: `stale` discounts old updates (`FedAsync`, `FedBuff`), `even` makes up for the advantage
+- Rules that need no tuning: `FedLean` and `FedRegret` (losses), `FedBalance` (class counts); `aligned` keeps any rule
+  close to FedAvg's direction.
+- For buffered servers: `stale` discounts stale updates (`FedAsync`, `FedBuff`), `even` compensates for the advantage
   of fast clients (`FedStaleWeight`).
-- `unbiased` corrects for random cohorts, `extrapolate` (`FedExP`) lengthens the step where updates disagree.
+- `unbiased` corrects for random cohorts; `extrapolate` (`FedExP`) takes longer steps if updates disagree.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def weights(
 ) -> Array:
     """The weights alpha of one cohort, from a fresh state.
 
-    ``losses`` stand for whichever loss the strategy looks at; ``sizes`` (equal if not given) are
+    ``losses`` are used as the kind of loss that the strategy needs; ``sizes`` (equal if not given) are
     the clients' sample counts, ``optima`` their F_i* (0 if not given). The other arguments are those of `Cohort`.
 
     >>> weights("FedSoftWorse(T=0.2)", losses=[0.0, 0.2], sizes=[10, 10]).round(3)

@@ -24,16 +24,16 @@ CDFS = ("weibull", "exponential", "frechet", "normal", "gumbel", "logistic")
     examples=("AAggFF(clients=50, cdf=normal)", "AAggFF"),
 )
 class AAggFF(Strategy):
-    """Adaptive aggregation for fair federated learning: weights follow the clients' losses, with all rounds in mind.
+    """Adaptive aggregation for fair federated learning: the weights depend on the clients' losses in all rounds so far.
 
     The losses F_i(w_t), over their mean, pass through a ``cdf`` and are the returns of a portfolio. In the silo form
     the next weights come from an online Newton step; it is meant for cohorts of all clients. ``clients`` (their
-    number, K) gives the device form, for cohorts of a share C of them: exponentiated gradients. Clients that
-    are absent keep what is known of them.
+    number, K) gives the device form, for cohorts of a share C of them: exponentiated gradients. Absent clients keep
+    their stored sums.
 
-    Checked against the authors' code (vaseline555/AAggFF), but for three slips in it: its first weights do not sum to
-    1, its estimate of the returns of absent clients leaves out their mean, and its normal CDF falls. Here they follow
-    the paper.
+    Checked against the authors' code (vaseline555/AAggFF), except for three mistakes in it: its first weights do not
+    sum to 1, its estimate of the returns of absent clients leaves out their mean, and its normal CDF decreases. In
+    these three points this class follows the paper.
 
     >>> rule = AAggFF(clients=10)
     >>> cohort = Cohort(ids=[0, 1], sizes=[1, 1], before=[1.0, 3.0])
@@ -87,7 +87,7 @@ class AAggFF(Strategy):
         return found, {"known": dict(known), "weights": dict(weights), "outer": outer}
 
     def _device(self, state: State, ids: NDArray[np.int64], r: Array) -> tuple[Array, State]:
-        """Exponentiated gradients; what the gradient adds to all clients alike cancels."""
+        """Exponentiated gradients; a constant added to the gradient of all clients cancels."""
         assert self.clients is not None
         K = max(self.clients, len(ids))
         C, mean = len(ids) / K, math.fsum(r.tolist()) / len(r)
@@ -118,7 +118,7 @@ def returns(losses: Array, cdf: str) -> Array:
 
 
 def _grown(state: State, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
-    """All ids that were seen, with these, and the sum of gg' over them (a copy)."""
+    """All ids seen so far, including the given ones, and the sum of gg' over them (a copy)."""
     seen = state["known"]["ids"] if state["known"] else np.zeros(0, dtype=np.int64)
     everybody = np.union1d(seen, ids)
     outer = np.zeros((len(everybody), len(everybody)))

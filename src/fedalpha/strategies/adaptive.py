@@ -1,8 +1,8 @@
 """`adaptive`: one rule after another, with changes that depend on the losses of the run.
 
-It uses its rules in turn (by default the Better, the Avg and the Worse family) and changes to the next rule when
-the current one no longer helps. It looks at the clients' losses F_i(w_t) and at its own skew ρ, both known before
-training. It needs no test data and no validation data.
+The strategy uses its rules in turn (by default the Better, the Avg and the Worse family) and changes to the next rule
+when the current one no longer helps. The decision uses the clients' losses F_i(w_t) and the skew ρ of the current
+weights, which are both known before training. Neither test data nor validation data are needed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Adaptive(Combinator, name="adaptive"):
     examples=("adaptive", "adaptive(FedSoftBetter(T=1), FedAvg, window=2, drop=0.2, skew=0.8)"),
 )
 def adaptive(*rules: Strategy | str, window: int = 5, drop: float = 0.1, skew: float = 0.5) -> Adaptive:
-    """A hybrid that decides itself when to change; by default FedSoftBetter, FedAvg, FedSoftWorse at T = 0.2.
+    """A hybrid that chooses the rounds of its changes; by default FedSoftBetter, FedAvg, FedSoftWorse at T = 0.2.
 
     With x̄_t = Σ p_i·(F_i(w_t) − F_i*) and ρ_t = Σ alpha_i·x_i / x̄_t, the current rule is replaced by the next
     one after a round in which x̄_t > (1 − drop)·x̄_{t−window} (the losses have levelled off), or ρ_t < skew (the rule

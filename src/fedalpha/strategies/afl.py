@@ -1,4 +1,4 @@
-"""`AFL`: weights that climb with the losses over the rounds (agnostic federated learning)."""
+"""`AFL`: weights that grow with the losses over the rounds (agnostic federated learning)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fedalpha.strategies.soft import tilt
     examples=("AFL(gamma=0.1)", "AFL(gamma=0.5, ascent=exponential, prior=uniform)"),
 )
 class AFL(Strategy):
-    """Agnostic federated learning: the weights climb towards the mixture with the largest loss.
+    """Agnostic federated learning: the weights move towards the mixture with the largest loss.
 
-    λ starts at the prior; each round uses λ_t and then moves it along the losses F_i(w_t), so that this
-    round's losses only count from the next round on. ``ascent``: projected (onto the simplex) or
-    exponential. The authors' code evaluates the average of the iterates, as their guarantee is for it; here the
-    model is the last iterate. (Their projection onto the simplex has a slip; this one is exact.) If the cohort is
+    λ starts at the prior. Each round uses λ_t and then moves λ along the losses F_i(w_t), so that the losses
+    of a round affect the weights from the next round on. ``ascent``: projected (onto the simplex) or
+    exponential. The authors' code evaluates the average of the iterates, for which their guarantee holds; here the
+    model is the last iterate. (Their projection onto the simplex has a mistake; this one is exact.) If the cohort is
     only a part of all clients, λ is restricted to the cohort and rescaled; the other clients keep their λ.
 
     >>> rule = AFL(gamma=0.1)

@@ -1,4 +1,4 @@
-"""`aligned`: any rule, as far as its update points where FedAvg's does."""
+"""`aligned`: any rule, limited so that the direction of its update stays close to FedAvg's."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def reach(gram: Array, p: Array, change: Array, cosine: float) -> float:
     examples=("aligned(FedSoftWorse(T=0.2), 0.9)", "aligned(FedLean(share=0.5), cosine=0.8)"),
 )
 def aligned(rule: Strategy | str, cosine: float = 0.9) -> Aligned:
-    """Follow a rule as far as the update that it gives agrees with FedAvg's.
+    """Follow a rule as far as the direction of the resulting update agrees with FedAvg's.
 
-    Where clients with large losses want another direction than all others (wrong labels, lies), their weight is
-    limited; where they want the same one, only further, it is not.
+    If the updates of clients with large losses point in another direction than those of the others (wrong labels,
+    lies), their weight is limited. If they point in the same direction, it is not.
 
     >>> import fedalpha
     >>> fedalpha.weights("aligned(FedWorse, 0.9)", losses=[2, 1], gram=[[1, 0.9], [0.9, 1]])

@@ -1,4 +1,4 @@
-"""`anneal`: a gradual passage from one rule to another, or from one temperature to another."""
+"""`anneal`: a gradual change from one rule to another, or from one temperature to another."""
 
 from __future__ import annotations
 

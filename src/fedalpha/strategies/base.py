@@ -26,28 +26,28 @@ from fedalpha.strategies.simplex import Array, fill, normalise
 from fedalpha.text import Registry, Spelled
 
 State = Mapping[str, Any]
-"""A tree of arrays and JSON scalars: it can be saved without pickling."""
+"""A tree of arrays and JSON scalars, which can be saved without pickling."""
 
 PAPER = "Federated Learning Aggregation: New Robust Algorithms with Guarantees"
 HERE = "this library; docs/theory.md"
-"""The references of the rules that come from the paper, and from this library."""
+"""The reference of the paper's rules, and that of this library's own rules."""
 
 
 class TooFewError(ValueError):
-    """A rule cannot weigh so few clients. If clients were refused in the round, its model is then kept.
+    """A rule cannot weigh so few clients. If clients were refused in the round, the model is kept.
 
-    Every other error of a rule ends the run.
+    All other errors of a rule end the run.
     """
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a strategy promises; the contract suite checks exactly that.
+    """Properties that a strategy declares; the contract suite checks them.
 
-    ``simplex``: alpha ≥ 0 and Σ alpha = 1; otherwise alpha are coefficients of
-    w_t + Σ alpha_i (w_i − w_t). ``shift_invariant``: a constant added to all losses changes
-    nothing. ``monotone``: when client i's own loss rises, alpha_i does not fall (+1), does not
-    rise (−1), does not change (0); None promises nothing.
+    ``simplex``: alpha ≥ 0 and Σ alpha = 1; otherwise the alpha_i are coefficients of
+    w_t + Σ alpha_i (w_i − w_t). ``shift_invariant``: a constant added to all losses does not change
+    alpha. ``monotone``: when client i's own loss increases, alpha_i does not decrease (+1), does not
+    increase (−1), or does not change (0); None declares nothing.
     """
 
     simplex: bool = True
@@ -58,8 +58,8 @@ class Traits:
 class Strategy(Spelled, PlugPoint, ABC):
     """The *weigh* plug point.
 
-    `possible`, `support`, `separable` and `sensitivity` bound what clients can do to the weights. Their defaults are
-    safe: one liar may get all of the weight, and the rule is refused where privacy needs a bound.
+    `possible`, `support`, `separable` and `sensitivity` bound the influence of clients on the weights. The defaults are
+    conservative: one liar may get all of the weight, and the rule is refused if privacy needs a bound.
     """
 
     @property
@@ -68,7 +68,7 @@ class Strategy(Spelled, PlugPoint, ABC):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Everything that the rule may look at in any round."""
+        """All values that the rule may use in any round."""
         return frozenset()
 
     @property
@@ -77,7 +77,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         return 1.0
 
     def needs(self, state: State, cohort: Cohort) -> frozenset[Need]:
-        """What the rule looks at in this round; ``cohort`` holds ids, sizes, round and accuracy, but no losses yet."""
+        """The values that the rule uses in this round; ``cohort`` has ids, sizes, round and accuracy, but no losses."""
         return self.requires
 
     def init(self, n: int | None = None) -> State:
@@ -104,7 +104,7 @@ class Strategy(Spelled, PlugPoint, ABC):
         return min(1.0, float(f))
 
     def support(self, n: int, width: float = math.inf) -> int:
-        """The least number of n clients that weigh more than 0, whatever losses (within ``width``) they claim."""
+        """The least number of n clients with a weight above 0, whatever losses (within ``width``) they claim."""
         return 1
 
     @property
@@ -115,17 +115,17 @@ class Strategy(Spelled, PlugPoint, ABC):
     def sensitivity(self, C: float) -> float:
         """How far adding or removing one client moves Σ alpha_i·x_i, if ‖x_i‖ ≤ C.
 
-        Raises ValueError if nothing bounds it. See `fedalpha.defence.privacy`.
+        Raises ValueError if no bound is known. See `fedalpha.defence.privacy`.
         """
         if self.separable:
             raise ValueError(f"nothing bounds the weight of one client under {self}; write cap({self}, c)")
         raise entangled(self)
 
     def renormalise(self, alpha: Array) -> Array:
-        """The weights of the remaining clients after others were lost; ``alpha`` are their weights before.
+        """The weights of the remaining clients after others were lost; ``alpha`` are their previous weights.
 
         On the simplex they are divided by their sum and limited to `ceiling` by water-filling: these are the weights
-        that `cap` gives if the lost clients weigh 0. Off the simplex they are coefficients and do not change.
+        that `cap` gives if the lost clients have weight 0. Off the simplex they are coefficients and do not change.
 
         >>> from fedalpha.strategies import strategy
         >>> strategy("cap(FedAvg, 0.5)").renormalise(np.array([0.4, 0.1, 0.1]))

@@ -1,4 +1,4 @@
-"""`cap`: no client weighs more than c (water-filling)."""
+"""`cap`: no weight exceeds c (water-filling)."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Cap(Combinator, name="cap"):
     examples=("cap(FedSoftWorse(T=0.2), 0.5)", "cap(FedWorse(k=2), c=0.7)"),
 )
 def cap(rule: Strategy | str, c: float) -> Cap:
-    """No client weighs more than c.
+    """No weight exceeds c.
 
-    alpha_i = min(c, λ·a_i), where a are the weights of the rule. This also holds where the a_i of a soft rule are too
-    small for float64. Weight that the clients with a_i > 0 cannot carry goes to the other clients in proportion to
-    their prior, also capped. If c < 1/n, there is no solution and ValueError is raised.
+    alpha_i = min(c, λ·a_i), where a are the weights of the rule. This also holds if the a_i
+    of a soft rule are too small for float64. Weight that the clients with a_i > 0 cannot carry is given to the other
+    clients in proportion to their prior, also capped. If c < 1/n, there is no solution and ValueError is raised.
 
     >>> import fedalpha
     >>> fedalpha.weights("cap(FedWorse, 0.5)", losses=[3, 2, 1], sizes=[1, 3, 1])

@@ -1,4 +1,4 @@
-"""`clipped`: losses are clipped to the cohort's own spread, which limits what a lie about a loss can do."""
+"""`clipped`: losses are clipped to the spread of the cohort, which limits the effect of a lie about a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strategy sees of the clients of one round."""
+"""The information about the clients of one round that a strategy gets."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LOSSES: tuple[Need, ...] = ("before", "train", "after")
 
 
 KNOWN_BEFORE_TRAINING: frozenset[Need] = frozenset({"before", "design", "accuracy", "staleness"})
-"""If a rule needs no more than this, the cohort is weighed before training: clients with alpha = 0 do not train."""
+"""If a rule needs only these values, the cohort is weighed before training, and clients with alpha = 0 do not train."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The clients of one round, as the weighing rule sees them: aligned arrays, checked once.
+    """The clients of one round for the strategy, as aligned arrays that are checked when the cohort is built.
 
     ``before`` holds F_i(w_t), ``train`` the running mean over the last local epoch, ``after``
     F_i(w_i); ``optima`` the F_i* (0 where unknown); ``steps`` local steps, ``norms`` the norms
     ‖w_i − w_t‖ and ``gram`` the matrix ⟨w_i − w_t, w_j − w_t⟩; ``cosines`` those between w_i and w_t;
     ``labels`` the class counts, one row per client; ``design`` p_i/π_i, where p_i is the client's share of all
-    data and π_i its chance to be selected; ``staleness`` τ, how many versions older than w_t the model is from which
-    the client trained (0 on a synchronous server). What a rule did not ask for is ``None``. ``pull`` is η·μ of the
-    local steps (FedProx), 0 without a pull towards w_t; one number for all clients, or one for each.
+    data and π_i its probability of selection; ``staleness`` τ, how many versions older than w_t the model is from which
+    the client trained (0 on a synchronous server). Values that the rule did not ask for are ``None``. ``pull`` is η·μ
+    of the local steps (FedProx), 0 without a pull towards w_t; one number for all clients, or one for each.
     """
 
     ids: NDArray[np.int64]
@@ -122,7 +122,7 @@ class Cohort:
 
 
 def table(counts: Sequence[Sequence[int]], width: int = 0) -> Array:
-    """Class counts as rows of one length (at least ``width``); a client may leave out last classes that it lacks.
+    """Class counts as rows of one length (at least ``width``); a client may leave out last classes with a count of 0.
 
     >>> table([[1], [0, 2]])
     array([[1., 0.],
@@ -133,7 +133,7 @@ def table(counts: Sequence[Sequence[int]], width: int = 0) -> Array:
 
 
 def cosines(tensors: Iterable[tuple[NDArray[Any], Sequence[NDArray[Any]]]]) -> Array:
-    """The cosine between each model and the one that was sent, from (sent, that of every model) of each tensor.
+    """The cosine between each model and the model that was sent; for each tensor, the sent one and that of every model.
 
     >>> cosines([(np.array([1.0, 0.0]), [np.array([2.0, 0.0]), np.array([3.0, 4.0])])])
     array([1. , 0.6])

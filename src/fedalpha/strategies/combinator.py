@@ -1,4 +1,4 @@
-"""What combinators share. They take strategies, or their texts, and return a strategy."""
+"""The base of combinators, which take strategies, or their texts, and return a strategy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedalpha.strategies.simplex import Array
 
 
 class Combinator(Strategy):
-    """The base of combinators: members, each with its own state, and the traits that all members have."""
+    """The base of combinators: the members, each with its own state, and the traits that all members have."""
 
     looks_at: ClassVar[frozenset[Need]] = frozenset()
-    """What the combinator itself needs, besides what its members need."""
+    """The values that the combinator itself needs, in addition to those of its members."""
     keeps_order: ClassVar[bool] = True
-    """Whether a member's larger weight stays a larger weight. If not, only weights that no loss moves are monotone."""
+    """Whether the order of a member's weights is kept. If not, only weights that no loss changes are monotone."""
 
     members: tuple[Strategy, ...] = field(metadata={"positional": True})
 

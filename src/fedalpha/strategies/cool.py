@@ -29,7 +29,7 @@ def cool(rule: Strategy | str, *, c: float = 1.0, a: float = 1.0, gamma: float =
     """An annealed temperature: κ_max/κ_min ≤ 1 + c·(round + γ)^−a, so the rule becomes FedAvg.
 
     For 0 < a ≤ 1 the expected distance to w* is O((t + γ)^−a). With ``prior=uniform`` the rule becomes the uniform
-    mean instead, and w* is that of the uniform mean. The name means "cool off": the rule becomes less sharp, while
+    mean instead, and w* is that of the uniform mean. The name refers to the rule, which becomes less sharp, although
     its temperature T rises.
 
     >>> import fedalpha

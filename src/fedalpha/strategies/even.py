@@ -1,4 +1,4 @@
-"""`even`: any rule, with more weight for slow clients, which deliver less often; for servers that do not wait."""
+"""`even`: any rule, with more weight for slow clients, which deliver less often; for buffered servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Even(Combinator, name="even"):
         return normalise(scaled), following
 
     def possible(self, cohort: Cohort, f: int, width: float = math.inf) -> float:
-        """A client that delivers late on purpose gains weight, so nothing bounds that of liars but the number 1."""
+        """A client that delivers late on purpose gains weight, so the only bound on the weight of liars is 1."""
         return 1.0
 
     def support(self, n: int, width: float = math.inf) -> int:
@@ -54,11 +54,11 @@ class Even(Combinator, name="even"):
     examples=("even(FedAvg)", "even(FedSoftWorse(T=0.2))"),
 )
 def even(rule: Strategy | str) -> Even:
-    """A rule that favours fast clients less: in a version, a client that delivers half as often counts twice as much.
+    """A rule that favours fast clients less: a client that delivers half as often has twice the weight in a version.
 
     1 + τ is the number of versions that a client's training takes, so a client that is always in training delivers
-    once in 1 + τ versions. The weight makes up for that as far as it can: the weights of a version sum to 1, so with a
-    small buffer fast clients keep a part of their advantage. On a synchronous server nothing changes.
+    once in 1 + τ versions. The larger weight compensates for this only in part: the weights of a version sum to 1, so
+    with a small buffer fast clients keep a part of their advantage. On a synchronous server the weights do not change.
 
     >>> import fedalpha
     >>> fedalpha.weights("even(FedAvg)", losses=[1, 1], sizes=[1, 1], staleness=[0, 2])
@@ -72,9 +72,9 @@ def even(rule: Strategy | str) -> Even:
     reference="after Ma et al., 2024, 2406.02877: its abstract, and the authors' afl-bench",
 )
 def FedStaleWeight() -> Even:
-    """The equal mean, in which clients that deliver less often count more; see `even`.
+    """The equal mean, with more weight for clients that deliver less often; see `even`.
 
     The authors' code weighs by the mean staleness of a client's last five updates, without the 1 (afl-bench,
-    expected_staleness.py): there a client that is never stale has no weight.
+    expected_staleness.py); in that code a client that is never stale has no weight.
     """
     return even("FedAvg(prior=uniform)")

@@ -1,6 +1,6 @@
 """`fade`: any rule, mixed with FedAvg. The share of FedAvg grows to 1, so that no bias is left in the limit.
 
-A `switch` to FedAvg removes the bias too, at once. docs/theory.md has the statement and its proof.
+A `switch` to FedAvg also removes the bias, in one step. docs/theory.md has the statement and its proof.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Fade(Combinator, name="fade"):
     examples=("fade(FedWorse)", "fade(FedSoftBetter(T=0.2), c=5.0, a=0.5, gamma=2.0)"),
 )
 def fade(rule: Strategy | str, *, c: float = 1.0, a: float = 1.0, gamma: float = 1.0) -> Fade:
-    """An annealed mix: the rule's share falls like (round + γ)^−a, and FedAvg takes over.
+    """An annealed mix: the rule's share decreases like (round + γ)^−a, and the share of FedAvg grows to 1.
 
     For any rule and 0 < a ≤ 1 the expected distance to w* is O((t + γ)^−a).
 

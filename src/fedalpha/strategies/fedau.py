@@ -1,4 +1,4 @@
-"""`FedAU`: clients that take part rarely weigh more, as their chances are not known."""
+"""`FedAU`: more weight for clients that take part rarely, if the probabilities of participation are unknown."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedalpha.strategies.simplex import Array, normalise
     examples=("FedAU", "FedAU(clients=20, cutoff=10)"),
 )
 class FedAU(Strategy):
-    """Adaptive weighting for unknown participation: ω_i estimates 1/chance, from what was seen of the client.
+    """Adaptive weighting for unknown participation: ω_i estimates 1/probability from the client's past participation.
 
     An interval ends when the client takes part, or after ``cutoff`` rounds without it. ω_i is the mean of the
     intervals before this round (1 if there are none). With ``clients`` (their number, N) the weights are the
-    paper's ω_i/N, coefficients that need not sum to 1; without it they are normalised, with p_i in place of 1/N.
-    If the chances are known, `unbiased` uses them.
+    paper's ω_i/N, coefficients that need not sum to 1; without ``clients`` they are normalised, with p_i in place of
+    1/N. If the probabilities are known, use `unbiased`.
 
     Checked against the authors' code (IBM/fedau, weighting "adaptive").
 

@@ -19,14 +19,14 @@ from fedalpha.strategies.simplex import Array, normalise
     examples=("FedAWA(lr=0.1, epochs=2)",),
 )
 class FedAWA(Strategy):
-    """Adaptive weights by client vectors: clients whose update Δ_i is near the common one gain weight over the rounds.
+    """Adaptive weights by client vectors: clients whose update Δ_i is close to the mean gain weight over the rounds.
 
     The logits T start at the shares p_i (so that alpha starts near uniform) and are kept from round to round; each
     round takes ``epochs`` steps of Adam (betas 0.5 and 0.999, with a new state) at the rate ``lr``. As in the authors'
-    code alpha is what the last of these steps started from. Idle clients stay as they are.
+    code, alpha comes from the logits before the last of these steps. The logits of idle clients do not change.
 
-    Checked against the authors' code (ChanglongShi/FedAWA) with all clients in every round. With partial participation
-    it keeps logits by a client's place in the cohort; here they belong to the client.
+    Checked against the authors' code (ChanglongShi/FedAWA) with all clients in every round. With partial
+    participation, that code keeps logits by a client's place in the cohort; here they belong to the client.
 
     >>> rule = FedAWA(lr=0.5)
     >>> cohort = Cohort(ids=[0, 1], sizes=[1, 1], gram=[[1.0, 0.0], [0.0, 4.0]], cosines=[1.0, 0.5])

@@ -20,12 +20,12 @@ STEPS = 50
     examples=("FedBalance", "FedBalance(ridge=1.0)"),
 )
 class FedBalance(Strategy):
-    """Makes up for a cohort in which some classes are missing and others too frequent.
+    """Compensate for a cohort in which some classes are missing or too frequent.
 
     q_i are the class shares of client i, q those of all clients: the mean over the cohorts so far. Of all weights
-    with a class mix near q, these are the nearest to p (Kullback–Leibler); a small ``ridge`` asks for a mix very near
-    to q. With all clients in every round, and in the first round, alpha = p. Clients report their class counts
-    (docs/privacy.md).
+    whose class shares are close to q, alpha is the closest to p (Kullback–Leibler divergence). The smaller ``ridge``,
+    the closer the shares are to q. With all clients in every round, and in the first round, alpha = p. Clients report
+    their class counts (docs/privacy.md).
 
     >>> import fedalpha
     >>> rule = fedalpha.strategies.strategy("FedBalance(ridge=0.01)")

@@ -23,7 +23,7 @@ from fedalpha.strategies.simplex import Array, normalise
 class FedCostWAvg(Course):
     """Sizes mixed with the ratio by which each client's loss has fallen since it was last seen.
 
-    r = 1 for a client that is seen for the first time.
+    r = 1 for a client that takes part for the first time.
 
     >>> rule = FedCostWAvg(a=0.5)
     >>> state = rule.weights(rule.init(2), Cohort(ids=[0, 1], sizes=[1, 1], train=[1.0, 1.0]))[1]

@@ -1,4 +1,4 @@
-"""`FedDisco`: sizes, corrected by how far a client's classes are from the ones that count."""
+"""`FedDisco`: sizes, corrected by the distance of a client's class shares from the uniform distribution."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ METRICS = ("kl", "l1", "l2", "cosine")
     examples=("FedDisco", "FedDisco(a=0.1, b=0.05, metric=l2)"),
 )
 class FedDisco(Strategy):
-    """Discrepancy-aware collaboration: clients with balanced classes weigh more than their size says.
+    """Discrepancy-aware collaboration: clients with balanced classes get more weight than their share of the data.
 
     ``metric``: KL divergence (divided by its sum over the cohort, as in the authors' code), L1 or L2 distance, or 1 −
     cosine, between the client's class shares and the uniform distribution. Clients report how many samples of each
-    class they have (docs/privacy.md); one without samples weighs 0. If no weight would be positive, alpha = p.
+    class they have (docs/privacy.md); a client without samples has weight 0. If no weight would be positive, alpha = p.
 
     Checked against the authors' code (MediaBrain-SJTU/FedDisco), which fails if no weight is positive.
 

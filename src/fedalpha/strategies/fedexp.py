@@ -1,4 +1,4 @@
-"""`extrapolate` and `FedExP`: a longer step where the clients' updates disagree."""
+"""`extrapolate` and `FedExP`: a longer step if the clients' updates disagree."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def extrapolate(rule: Strategy | str, *, epsilon: float = 0.001) -> Extrapolate:
 def FedExP(epsilon: float = 0.001, *, prior: str = "size") -> Extrapolate:
     """FedAvg with an adaptive server step: `extrapolate(FedAvg)`.
 
-    Checked against the authors' code (Divyansh03/FedExP). There epsilon is multiplied by the number of clients in the
-    cohort and falls by 0.998² a round, and the model that is evaluated is the mean of the last two, as the last one
-    oscillates; here epsilon is constant, and the last model is evaluated.
+    Checked against the authors' code (Divyansh03/FedExP). In that code epsilon is multiplied by the number of clients
+    in the cohort and by 0.998² in every round, and the mean of the last two models is evaluated, because the last one
+    oscillates. Here epsilon is constant, and the last model is evaluated.
 
     >>> FedExP()
     extrapolate(FedAvg, epsilon=0.001)

@@ -1,4 +1,4 @@
-"""`FedLean`: a soft rule towards the worse clients that sets its own temperature."""
+"""`FedLean`: a soft rule with more weight on large losses, which computes its own temperature."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ HALVINGS = 60
     examples=("FedLean", "FedLean(share=0.5, loss=train)"),
 )
 class FedLean(Strategy):
-    """Leans towards the clients that are served worse, as far as the losses really differ and the noise allows.
+    """Give more weight to clients that are served worse, as far as the losses differ by more than their noise.
 
     - F̄ = Σ p_i·F_i and V = Σ p_i·(F_i − F̄)² are the mean and the variance of the losses. A loss over n_i samples has a
-      noise of about N_i = F̄²/n_i. S = max(0, V − Σ p_i·N_i) is what is left of the variance without it.
-    - Shrinking: z_i = (F_i − F̄)·S/(S + N_i), so the loss of a client with few samples counts less.
+      noise of about N_i = F̄²/n_i. S = max(0, V − Σ p_i·N_i) is the variance without the noise.
+    - Shrinking: z_i = (F_i − F̄)·S/(S + N_i), so the loss of a client with few samples has less effect.
     - The temperature follows from the effective clients: 1/(1 + χ²(alpha‖p)) = share^r with r = S/V. Sharper weights
-      would raise the noise of the aggregate above 1/share times FedAvg's. Where losses differ by noise alone, S = 0 and
-      alpha = p.
+      would raise the noise of the aggregate above 1/share times FedAvg's. If the losses differ only by noise, S = 0
+      and alpha = p.
 
-    There is nothing to tune: the weights do not change when all losses are multiplied by a number.
+    The rule needs no tuning: the weights do not change when all losses are multiplied by a number.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedLean", losses=[1, 1, 1, 2], sizes=[100, 100, 100, 100]).round(3)
@@ -58,7 +58,7 @@ class FedLean(Strategy):
 
 
 def shrunk(losses: Array, p: Array, sizes: Array) -> tuple[Array, float]:
-    """The losses minus their mean, shrunk by their noise, up to a factor; and r, the real share of the variance.
+    """The losses minus their mean, shrunk by their noise, up to a factor; and r, the share of variance beyond noise.
 
     >>> z, r = shrunk(np.array([1.0, 3.0]), np.array([0.5, 0.5]), np.array([1e9, 1e9]))
     >>> z.round(6), round(r, 6)

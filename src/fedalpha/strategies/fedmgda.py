@@ -1,4 +1,4 @@
-"""`FedMGDA`: the smallest vector in the hull of the clients' directions, so that no client is made worse."""
+"""`FedMGDA`: the shortest vector in the convex hull of the clients' directions, so that no client is made worse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedalpha.strategies.simplex import Array, onto_box
     examples=("FedMGDA(epsilon=0.1)", "FedMGDA(epsilon=1, eta=0.5, prior=uniform)", "FedMGDA(epsilon=0)"),
 )
 class FedMGDA(Strategy):
-    """FedMGDA+: scale every client's update to length 1, then take the smallest vector in the hull of these directions.
+    """FedMGDA+: scale every client's update to length 1, then take the shortest vector in the hull of these directions.
 
     With epsilon = 1 that vector has a non-negative inner product with every client's direction: no client is
     made worse, to first order. With epsilon = 0 it is the mean of the directions, weighted by the prior. ``eta``

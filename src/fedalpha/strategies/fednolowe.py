@@ -1,4 +1,4 @@
-"""`FedNolowe`: lower training loss, more weight, without a temperature."""
+"""`FedNolowe`: more weight for lower training losses, without a temperature."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedalpha.strategies.simplex import Array, normalise, shares
     examples=("FedNolowe", "FedNolowe(loss=before)"),
 )
 class FedNolowe(Course):
-    """Two L1 normalisations: the lower a client's share of the losses, the more it weighs.
+    """Two L1 normalisations: the smaller a client's share of the losses, the larger its weight.
 
-    Checked against the authors' code (dongld-2020/fednolowe): losses are divided by their sum, and 1 minus that again
-    by its sum. The weights are equal if every loss is 0; sizes are not used. The authors' loss is the mean over all
-    local epochs of the round, here it is the mean over the last one (the same for one epoch). For a single client
-    the authors' code divides 0 by 0; here the client weighs 1.
+    Checked against the authors' code (dongld-2020/fednolowe): losses are divided by their sum, and 1 minus the result
+    is again divided by its sum. The weights are equal if every loss is 0; sizes are not used. The authors' loss is the
+    mean over all local epochs of the round, here it is the mean over the last one (the same for one epoch). For a
+    single client the authors' code divides 0 by 0; here the client has weight 1.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedNolowe", losses=[1, 3])

@@ -1,4 +1,4 @@
-"""`FedNova`: undoes the bias of clients that take different numbers of local steps."""
+"""`FedNova`: removes the bias due to different numbers of local steps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedalpha.strategies.simplex import Array
     examples=("FedNova", "FedNova(momentum=0.9)", "FedNova(prior=uniform)"),
 )
 class FedNova(Strategy):
-    """Normalised averaging: clients with many local steps do not pull the model their way.
+    """Normalised averaging: clients with many local steps have no more influence than others.
 
     ``momentum``: the momentum of the local SGD; a client's steps then count as
-    ‖a‖₁ = (τ − ρ(1 − ρ^τ)/(1 − ρ))/(1 − ρ). With FedProx they count as Σ_{k<τ} (1 − η·μ)^k, because each step pulls
-    back what the earlier ones did, and τ_eff as plain steps; the round knows η·μ of the client update. (In a live
+    ‖a‖₁ = (τ − ρ(1 − ρ^τ)/(1 − ρ))/(1 − ρ). With FedProx they count as Σ_{k<τ} (1 − η·μ)^k, because each step reverses
+    a part of the earlier ones, and τ_eff counts plain steps; the round knows η·μ of the client update. (In a live
     Flower federation the server does not know the clients' update, and counts plain steps.) With equal steps and no
     pull this is FedAvg.
 
@@ -61,7 +61,7 @@ class FedNova(Strategy):
 def pulled(tau: Array, momentum: float, pull: float | Array) -> Array:
     """‖a‖₁ of τ steps with a pull η·μ towards the start: v ← ρ·v + 1 − η·μ·s, s ← s + v, from v = s = 0.
 
-    s is how far the steps go (over −η) if every gradient is 1; without momentum, Σ_{k<τ} (1 − η·μ)^k.
+    s is the sum of the steps (over −η) if every gradient is 1; without momentum, Σ_{k<τ} (1 − η·μ)^k.
 
     >>> pulled(np.array([1.0, 2.0, 3.0]), 0.0, 0.5)
     array([1.  , 1.5 , 1.75])

@@ -23,15 +23,16 @@ class FedPIDAvg(Course):
     """A PID controller's view: proportional to size, to the fall of the loss, and to recent losses.
 
     I sums the current loss and up to ``memory`` earlier losses of the client. A loss that rose has d = 0 (the
-    formula would give a negative share). If no client's loss fell, b goes to p.
+    formula would give a negative share). If no client's loss fell, the share b is given to p.
 
-    Only the abstract of the paper could be read (sizes, the drop of the cost, an integral term). Formula, shares, the
+    Only the abstract of the paper was available (sizes, the drop of the cost, an integral term). Formula, shares, the
     six losses in I and d ≥ 0 are those of the code that Manthe et al. published with their comparison on the paper's
     data (Medical Image Analysis, 2024; MatthisManthe/Benchmark_FeTS2022, with positive_difference as in
     their final runs). Other public implementations have the same three terms and shares, but sum the five
     losses before the current one, and use d with its sign or its absolute value. Two points differ from that code:
-    b goes to p if no loss fell (there the weights then sum to less than 1), and missing losses are left out (there
-    they count as 1). The paper's Poisson rule selects the clients that train; it is not part of the weights.
+    the share b is given to p if no loss fell (in that code the weights then sum to less than 1), and missing losses
+    are left out (in that code they count as 1). The paper's Poisson rule selects the clients that train; it is not
+    part of the weights.
 
     >>> rule = FedPIDAvg()
     >>> state = rule.weights(rule.init(2), Cohort(ids=[0, 1], sizes=[1, 1], train=[1.0, 1.0]))[1]

@@ -1,4 +1,4 @@
-"""`FedRegret`: weights that remember how clients were served, with AdaGrad's step."""
+"""`FedRegret`: weights that depend on how clients were served in earlier rounds, with AdaGrad's step."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fedalpha.strategies.soft import tilt
     examples=("FedRegret", "FedRegret(limit=4.0)"),
 )
 class FedRegret(Strategy):
-    """Online weights: a client that was served worse than the mean again and again weighs more.
+    """Online weights: more weight for clients that were repeatedly served worse than the mean.
 
     x_i = (F_i − F̄)/F̄, between −1 and 1, is how much worse client i is served than the mean of the cohort, with
     F̄ = Σ p_i·|F_i|. Its sum over the rounds is divided by the square root of the sum of
-    squares, as in AdaGrad, so there is no rate to choose: noise of either sign cancels, and a lasting disadvantage
-    grows. ``limit`` bounds exp(±…).
+    squares, as in AdaGrad, so there is no rate to choose: noise cancels over the rounds, and a lasting disadvantage
+    adds up. ``limit`` bounds exp(±…).
 
     >>> import fedalpha
     >>> fedalpha.weights("FedRegret", losses=[1, 3]).round(3)

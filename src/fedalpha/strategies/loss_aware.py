@@ -1,4 +1,4 @@
-"""What the loss-aware rules of the paper share: which loss they look at, and the excess x_i = F_i − F_i*."""
+"""The base of the paper's loss-aware rules: the kind of loss that they use, and the excess x_i = F_i − F_i*."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedalpha.strategies.simplex import Array
 
 
 class LossAware(Strategy):
-    """What the loss-aware rules share: which loss they look at, and the excess x = F − F*.
+    """The base of loss-aware rules: the kind of loss that they use, and the excess x = F − F*.
 
     ``loss``: before (F_i(w_t), known before training), train (running mean of the last local
     epoch) or after (F_i(w_i)). ``optima``: known (those of the cohort, 0 where none are given)

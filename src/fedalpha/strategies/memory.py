@@ -1,4 +1,4 @@
-"""A sparse memory of one number per client that was seen."""
+"""A sparse memory of one number per client that has taken part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recall(memory: State, ids: NDArray[np.int64], default: float) -> Array:
 
 
 def remember(memory: State, ids: NDArray[np.int64], values: Array) -> State:
-    """The sparse memory with ``ids`` set to ``values``; only clients that were seen take space."""
+    """The sparse memory with ``ids`` set to ``values``; it has entries only for clients that have taken part."""
     if not memory:
         order = np.argsort(ids)
         return {"ids": ids[order], "values": values[order]}

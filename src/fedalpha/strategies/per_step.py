@@ -29,10 +29,10 @@ class PerStep(Combinator, name="per_step"):
     examples=("per_step(FedAvg)", "per_step(FedSoftWorse(T=0.2))"),
 )
 def per_step(rule: Strategy | str) -> PerStep:
-    """Weights for unequal local work: a client that takes E_i steps counts E_i times, so divide by E_i.
+    """Weights for unequal local work: each weight is divided by the number E_i of local steps.
 
-    The effective weights, ∝ alpha_i·E_i, are then those of the rule: `per_step(FedAvg)` stays
-    unbiased. A client that took no step has no update and weighs 0.
+    A client that takes E_i steps has E_i times the effect. After the division the effective weights are those of the
+    rule: `per_step(FedAvg)` stays unbiased. A client that took no step has no update and has weight 0.
 
     >>> import fedalpha
     >>> fedalpha.weights("per_step(FedAvg)", losses=[1, 1], sizes=[1, 1], steps=[1, 3])

@@ -1,4 +1,4 @@
-"""How a rule sees the other rules of its algorithm, so that it can refuse those with which it cannot work."""
+"""Access of a rule to the other rules of its algorithm, so that it can refuse those with which it does not work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class AnyAlgorithm(Protocol):
-    """An algorithm as its rules see it: the five plug points, and how many clients the server weighs again.
+    """An algorithm, for the checks of its rules: the five plug points, and the number of clients that are reevaluated.
 
     The types are those of `fedalpha.round.Algorithm`. They are Any here, as lower layers cannot import all of them.
     """
@@ -26,7 +26,7 @@ class AnyAlgorithm(Protocol):
 
 
 class PlugPoint:
-    """What the rules of all five plug points can do."""
+    """The methods that the rules of all plug points have."""
 
     @property
     def wants(self) -> frozenset[str]:
@@ -40,7 +40,7 @@ class PlugPoint:
 
     @property
     def against_absence(self) -> str:
-        """Why the rule does not work where times decide which clients take part; empty if it does."""
+        """Why the rule does not work if times decide which clients take part; empty if it does."""
         return ""
 
     def check(self, algorithm: AnyAlgorithm) -> None:

@@ -18,12 +18,12 @@ from fedalpha.strategies.simplex import Array, normalise
     examples=("PropFair(M=5)",),
 )
 class PropFair(Strategy):
-    """Maximises Σ p_i·log(M − F_i): a client with a large loss gains more from the same improvement.
+    """Maximise Σ p_i·log(M − F_i): the same improvement counts more for a client with a large loss.
 
     ``M`` is a baseline loss; the utility M − F_i counts as at least ``epsilon``, for clients with F_i near or above M
-    (the paper continues the logarithm there with the loss itself, which has the same use). The weights are those of
-    the gradient of the objective in the model; the paper takes the logarithm inside the clients' own training. From
-    the paper.
+    (the paper uses the loss itself there, for the same purpose). The weights are those of the gradient of the
+    objective with respect to the model; the paper takes the logarithm inside the clients' own training. Written from
+    the paper alone.
 
     >>> import fedalpha
     >>> fedalpha.weights("PropFair(M=5)", losses=[1, 3])

@@ -1,4 +1,4 @@
-"""`qFedAvg`: losses to the power q, with a matching step length (q-FFL). It evens out accuracy at a tunable price."""
+"""`qFedAvg`: losses to the power q, with a matching step length (q-FFL)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedalpha.strategies.simplex import Array
     examples=("qFedAvg(q=1)", "qFedAvg(q=0.2, lr=0.05)", "qFedAvg(q=0)"),
 )
 class qFedAvg(Strategy):
-    """q-FFL: minimises Σ F_i^(q+1)/(q+1); q = 0 is the uniform mean, a large q the worst client.
+    """q-FFL: minimise Σ F_i^(q+1)/(q+1); q = 0 is the uniform mean, a large q approaches the worst client alone.
 
     F_i is the loss of the *received* model on all of the client's data, as in the reference
     implementation, which also adds 1e-10 to it. ``lr`` is the rate of the local updates. The

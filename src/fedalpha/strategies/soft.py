@@ -1,6 +1,6 @@
 """`FedSoftWorse` and `FedSoftBetter`: alpha_i ∝ p_i·exp(±x_i/T), the stable forms of `FedWorse` and `FedBetter`.
 
-Use the Worse family to lift the clients that are served worst, the Better family for a fast start.
+Use the Worse family for better accuracy on the worst-served clients, and the Better family for a fast start.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def tilt(p: Array, x: Array, T: float) -> Array:
     examples=("FedSoftWorse(T=0.2)", "FedSoftWorse(T=0)", "FedSoftWorse(T=2, prior=uniform)"),
 )
 class FedSoftWorse(Soft):
-    """A softmax of the losses: the worse a client is served, the more it weighs.
+    """A softmax of the losses: the larger a client's loss, the larger its weight.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedSoftWorse(T=1)", losses=[0, 0], sizes=[1, 3])
@@ -105,7 +105,7 @@ class FedSoftWorse(Soft):
     examples=("FedSoftBetter(T=0.2)", "FedSoftBetter(T=0)", "FedSoftBetter(T=2, prior=uniform)"),
 )
 class FedSoftBetter(Soft):
-    """A softmax of the negated losses: the better a client is served, the more it weighs.
+    """A softmax of the negated losses: the smaller a client's loss, the larger its weight.
 
     >>> import fedalpha
     >>> fedalpha.weights("FedSoftBetter(T=0)", losses=[0.5, 0.1, 0.1], sizes=[1, 1, 3])

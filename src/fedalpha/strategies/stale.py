@@ -1,4 +1,4 @@
-"""`stale`: any rule with weights that fall with the staleness of an update, for servers that do not wait."""
+"""`stale`: any rule, with weights that decrease with the staleness of an update, for buffered servers."""
 
 from __future__ import annotations
 

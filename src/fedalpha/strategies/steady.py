@@ -39,10 +39,10 @@ class Steady(Combinator, name="steady"):
     examples=("steady(FedWorse, 0.5)", "steady(FedSoftBetter(T=0.2), share=0.8)"),
 )
 def steady(rule: Strategy | str, share: float) -> Steady:
-    """Variance-aware weights: follow the rule as far as the effective number of clients allows.
+    """Variance-aware weights: follow the rule as long as the effective number of clients is large enough.
 
-    Gradient noise enters the bounds as σ²·Σ alpha_i². This keeps it within 1/share of FedAvg's,
-    which FedWorse (Σ alpha² = 1) does not.
+    Gradient noise enters the bounds as σ²·Σ alpha_i². With `steady` this term is at most 1/share times FedAvg's;
+    with FedWorse it is larger (Σ alpha² = 1).
 
     >>> import fedalpha
     >>> fedalpha.weights("steady(FedWorse, 0.5)", losses=[2, 1, 1, 1], sizes=[1, 1, 1, 1]).round(4)

@@ -1,4 +1,4 @@
-"""`Superquantile`: the size-weighted mean over the tail of large losses (CVaR). It states which share counts."""
+"""`Superquantile`: the size-weighted mean over the tail of large losses (CVaR). ``tail`` is the share of the data."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Temper(Tempered, name="temper"):
     examples=("temper(FedSoftWorse(T=0.2), 0.5)", "temper(FedSoftBetter(T=0.0), pi=0.2)"),
 )
 def temper(rule: Strategy | str, pi: float) -> Temper:
-    """A temperature with a floor under κ: π ≤ alpha_i/p_i ≤ 1/π for every client (prior = size).
+    """A soft rule with bounded κ: π ≤ alpha_i/p_i ≤ 1/π for every client (prior = size).
 
     The bias of the limit is then at most (L_F Γ/μ)·(1/π − 1)/(1 + 3π/8).
 

@@ -1,4 +1,4 @@
-"""Soft rules whose κ_max/κ_min has a limit: what `cool` and `temper` share."""
+"""Soft rules whose κ_max/κ_min has a limit, the base of `cool` and `temper`."""
 
 from __future__ import annotations
 

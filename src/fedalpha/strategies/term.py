@@ -1,4 +1,4 @@
-"""`TERM`: tilted empirical risk, a name for the soft rules."""
+"""`TERM`: tilted empirical risk, another parametrisation of the soft rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedalpha.strategies.soft import FedSoftBetter, FedSoftWorse
     examples=("TERM(t=1)", "TERM(t=-2, prior=uniform)", "TERM(t=0)"),
 )
 def TERM(t: float = 1.0, *, prior: str = "size") -> Strategy:
-    """Tilted empirical risk minimisation, (1/t)·log Σ p_i·e^(t·F_i): another name for the soft rules.
+    """Tilted empirical risk minimisation, (1/t)·log Σ p_i·e^(t·F_i): the soft rules with t = ±1/T.
 
     >>> TERM(t=5)
     FedSoftWorse(T=0.2)

@@ -14,7 +14,7 @@ from fedalpha.strategies.simplex import Array
 
 
 class TopK(LossAware):
-    """1/m' on the m' clients with the largest sign·x; clients tied at the cut share what is left."""
+    """1/m' on the m' clients with the largest sign·x; clients tied at the cut share the remaining weight."""
 
     k: int | float = 1
 

@@ -37,12 +37,12 @@ class Unbiased(Combinator, name="unbiased"):
     examples=("unbiased(FedAvg)", "unbiased(switch(FedSoftWorse(T=0.2), FedAvg, at=10))"),
 )
 def unbiased(rule: Strategy | str) -> Unbiased:
-    """Horvitz–Thompson weights: p_i is the client's share of *all* data, π_i its chance to be in the cohort.
+    """Horvitz–Thompson weights: p_i is the client's share of *all* data, π_i its probability of selection.
 
     `unbiased(FedAvg)` has alpha_i = p_i/π_i, whose mean over the cohorts is p, so that hybrids that end in FedAvg
     have no bias left. Use it with the selection ``by_size(C=…)``: the weights then sum to 1. With ``uniform(C=…)``
-    they sum to 1 in the mean only, and the model also moves more or less in some rounds. Selections by losses have no
-    known chances and are refused.
+    they sum to 1 only in the mean, so in some rounds the model moves more, in others less. The probabilities of
+    selections by loss are not known, so these selections are refused.
 
     >>> import fedalpha
     >>> fedalpha.weights("unbiased(FedAvg)", losses=[1, 1], sizes=[9, 1], design=[0.5, 0.5])

@@ -1,4 +1,4 @@
-"""Staleness discounts: how much less an update counts that was made from an older version of the model."""
+"""Staleness discounts: functions that reduce the weight of updates made from an older version of the model."""
 
 from __future__ import annotations
 

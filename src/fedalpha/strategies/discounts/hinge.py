@@ -17,7 +17,7 @@ from fedalpha.strategies.simplex import Array
     examples=("hinge(a=10, b=4)",),
 )
 class hinge(Discount):
-    """Updates count in full up to a staleness of b, and quickly less after it."""
+    """Updates have their full weight up to a staleness of b; after that the weight decreases quickly."""
 
     a: float = field(default=10.0, metadata={"always": True})
     b: float = field(default=4.0, metadata={"always": True})

@@ -17,7 +17,7 @@ from fedalpha.strategies.simplex import Array
     examples=("polynomial(a=0.5)",),
 )
 class polynomial(Discount):
-    """A power of the staleness: with a = 0.5 an update that is three versions old counts half."""
+    """A power of the staleness: with a = 0.5 an update that is three versions old has half of its weight."""
 
     a: float = field(default=0.5, metadata={"always": True})
 
