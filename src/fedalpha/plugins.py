@@ -58,7 +58,8 @@ def is_loaded(name: str) -> bool:
 def _content(path: Path) -> bytes:
     try:
         if not path.is_file():
-            raise ValueError(f"cannot read {shown(path)}: no such file; give the path of a Python file")
+            what = "it is a folder" if path.is_dir() else "no such file"
+            raise ValueError(f"cannot read {shown(path)}: {what}; give the path of a Python file")
         if path.suffix != ".py":  # before it is opened: a file may name any
             raise ValueError(f"{shown(path)} is not a Python file; its name must end in .py")
         with path.open("rb") as file:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fedalpha.round import Algorithm
 from fedalpha.strategies import Cohort, Need, Strategy, weigh
 
 
@@ -33,3 +34,17 @@ def test_a_rule_that_reads_what_it_does_not_declare_is_told_so() -> None:
 def test_another_mistake_keeps_its_own_error() -> None:
     with pytest.raises(TypeError):
         weigh(Broken(), {}, Cohort(ids=[0, 1], sizes=[1, 2], before=[0.1, 0.2]))  # type: ignore[arg-type]
+
+
+class Misspelt(Strategy):
+    @property
+    def requires(self) -> frozenset[Need]:
+        return frozenset({"befor"})  # type: ignore[arg-type]
+
+    def weights(self, state: Any, cohort: Cohort) -> tuple[Any, Any]:
+        return cohort.sizes / cohort.sizes.sum(), state
+
+
+def test_a_rule_that_requires_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="`requires` names 'befor'; did you mean 'before'"):
+        Algorithm(weigh=Misspelt())

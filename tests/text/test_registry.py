@@ -419,3 +419,27 @@ def test_a_rule_is_a_frozen_dataclass_without_saying_so() -> None:
     assert len({Greet(2), Greet(2), Shout(2)}) == 2
     with pytest.raises(AttributeError, match="cannot assign to field 'times'"):
         Greet().times = 3  # type: ignore[misc]
+
+
+def test_a_class_of_another_kind_is_not_registered() -> None:
+    with pytest.raises(TypeError, match=r"Plain is not a strategy; write class Plain\(Strategy\)"):
+
+        @STRATEGIES.register(formula="n")
+        class Plain:
+            pass
+
+
+def test_a_word_in_the_place_of_a_number_is_named() -> None:
+    registry: Registry[Spelled] = Registry("thing", Spelled)
+
+    @registry.register()
+    class Box(Spelled, name="box"):
+        width: float = 1.0
+        count: int = 1
+        open: bool = False
+        name: str = "box"
+
+    assert registry.parse("box(2, 3, true, name=crate)")
+    for text, said in (("width=x", "give a number"), ("count=x", "give a whole number"), ("open=x", "true or false")):
+        with pytest.raises(ValueError, match=f"box: {text.replace('=x', '')} = 'x'; .*{said}"):
+            registry.parse(f"box({text})")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from fedalpha.round.gate import Admission, Refusal
 from fedalpha.select import Select, uniform
-from fedalpha.strategies import Array, Cohort, FedAvg, State, Strategy
+from fedalpha.strategies import Array, Cohort, FedAvg, Need, State, Strategy
+from fedalpha.text import nearest, quoted
 
 if TYPE_CHECKING:  # these rules may need torch, the round does not
     from fedalpha.apply import Apply
@@ -62,6 +63,10 @@ class Algorithm:
     def __post_init__(self) -> None:
         if self.reevaluate < 0:
             raise ValueError(f"reevaluate = {self.reevaluate}; give a number of clients ≥ 0")
+        if unknown := sorted(set(self.weigh.requires) - set(get_args(Need))):
+            raise ValueError(
+                f"{self.weigh}: `requires` names {quoted(unknown[0])}; {nearest(unknown[0], get_args(Need))}"
+            )
         for rule in (self.select, self.update, self.weigh, self.combine, self.apply):
             rule.check(self)
         for around in (self.secure, self.upload):

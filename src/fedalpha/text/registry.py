@@ -19,6 +19,7 @@ ValueError: unknown shape 'circl'; did you mean 'circle'? (known: circle)
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -111,6 +112,11 @@ class Registry(Generic[T]):
             raise TypeError(f"write @register() with parentheses above the {self.kind}, not @register")
 
         def add(make: F) -> F:
+            made: object = make
+            if isinstance(made, type) and not issubclass(made, self.base):
+                raise TypeError(
+                    f"{made.__name__} is not {self._a_kind()}; write class {made.__name__}({self.base.__name__})"
+                )
             key = name or getattr(make, "text_name", make.__name__)
             inside = make.__module__.startswith(f"{self.package}.")
             if key in (self._entries if inside else self._found()):
@@ -211,9 +217,11 @@ class Registry(Generic[T]):
         except TypeError as error:
             raise ValueError(f"{name}: {error}; its form is {entry.signature}") from None
         try:
-            return entry.make(*arguments, **keywords)
+            made = entry.make(*arguments, **keywords)
         except TypeError as error:  # an argument of a wrong kind, such as a number where a rule is expected
             raise ValueError(f"{name}: {error}") from None
+        _check_words(name, made)
+        return made
 
     def _argument(self, node: ast.expr) -> object:
         match node:
@@ -245,3 +253,15 @@ class Registry(Generic[T]):
             f"cannot read the argument {quoted(ast.unparse(node))}; numbers, words, lists, text in quotes{path} and "
             f"{self.kind} calls are allowed"
         )
+
+
+_KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false"}
+
+
+def _check_words(name: str, made: object) -> None:
+    """Raise where a field for a number holds a word; a rule that checks its arguments itself says more."""
+    for field in dataclasses.fields(made) if dataclasses.is_dataclass(made) else ():
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+        value = getattr(made, field.name, None)
+        if kind in _KINDS and isinstance(value, str):
+            raise ValueError(f"{name}: {field.name} = {quoted(value)}; give {_KINDS[kind]}")
