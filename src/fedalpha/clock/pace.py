@@ -1,4 +1,4 @@
-"""The three plug points of time together, and what they refuse."""
+"""The three plug points of time together, and the checks of other rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedalpha.text import Registry
 class Pace:
     """Which updates the server waits for, how long clients take, and when they are available.
 
-    Without a ``clock`` there is no simulated time: a round takes none, and every client is available.
+    Without a ``clock`` there is no simulated time: a round takes no time, and every client is available.
     """
 
     server: Server = field(default_factory=synchronous)
@@ -55,7 +55,7 @@ class Pace:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What was asked for, as text by setting; empty by default."""
+        """The given rules as text, by setting; empty by default."""
         found = {name: str(rule) for name, rule, default in self._without_time if rule != default}
         return found if self.clock is None else {**found, "clock": str(self.clock)}
 
@@ -69,14 +69,14 @@ class Pace:
         }
 
     def check(self, population: Any) -> None:
-        """Raise ValueError if these clients cannot keep this pace."""
+        """Raise ValueError if one of the rules cannot be used with these clients."""
         if self.clock is not None:
             self.clock.check(population)
         self.availability.check(population)
         check_server(self.server, population.clients)
 
     def check_algorithm(self, algorithm: AnyAlgorithm, shadows: frozenset[str] = frozenset()) -> None:
-        """Raise ValueError for rules that do not work at this pace; ``shadows``: what shadow rules look at."""
+        """Raise ValueError for rules that do not work with these times; ``shadows``: what shadow rules use."""
         if self.timed and (secure := getattr(algorithm, "secure", None)) is not None:
             raise ValueError(
                 f"{secure} has no simulated time: updates are masked together with those of a whole cohort; leave "

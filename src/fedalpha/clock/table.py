@@ -14,7 +14,7 @@ from fedalpha.strategies import Array
 from fedalpha.text import shown
 
 MOST_BYTES = 2**22
-"""A table is no larger."""
+"""The largest size of a table."""
 
 Lines = list[tuple[int, list[float]]]
 
@@ -56,7 +56,7 @@ def by_client(lines: Lines, file: str) -> dict[int, Array]:
 
 
 def _content(file: str, kind: str) -> bytes:
-    """The bytes of a regular file. A text that came with a file needs the user's consent before one is opened."""
+    """The bytes of a regular file. If its name came from a file, the user must have consented before it is opened."""
     try:
         path = Path(file).resolve()
         own_word = f"in run and compare name it yourself: --{kind} \"trace('{shown(file)}')\""

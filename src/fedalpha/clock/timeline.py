@@ -1,4 +1,4 @@
-"""When clients deliver, and when they are available, in one run."""
+"""The times in one run at which clients deliver, and at which they are available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedalpha.strategies import Array
 
 @dataclass(frozen=True)
 class Job:
-    """One client's training on the clock: when it ends, and why there is no update (None if there is one)."""
+    """One client's training: the time at which it ends, and why there is no update (None if there is one)."""
 
     end: float
     lost: str | None = None
@@ -26,7 +26,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The times of a run: pure functions of its seed. ``deadline`` is the time after which a client is given up."""
+    """The times of a run: pure functions of its seed. After ``deadline`` the server no longer waits for a client."""
 
     pace: Pace
     seed: int
@@ -50,7 +50,7 @@ class Timeline:
         }
 
     def _job(self, start: float, id: int, seconds: float, share: float) -> Job:
-        """What happens first: the update arrives, the client drops out or goes offline, the deadline passes."""
+        """The first of these events: the update arrives, the client drops out or goes offline, the deadline passes."""
         left = math.inf
         if self.pace.availability != always():
             window = self.pace.availability.window(self.seed, id, start)
@@ -91,7 +91,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Among:
-    """Some clients of a population, for a selection: those that are available and not in training."""
+    """The clients of a population that are available and not in training, for a selection."""
 
     population: Population
     ids: Ids

@@ -1,11 +1,11 @@
-"""The guarantees, computed and checked: docs/theory.md states and proves them. All but `federation` needs no torch.
+"""Bounds of the theory and checks of them; docs/theory.md has the proofs. Only `federation` needs torch.
 
 - `quantities`: ρ, κ, π, Π, χ², the effective number of clients; `diagnostics` of a training round.
 - `problems`: losses whose `Constants` are known; `simulate` runs strategies on them, and
-  `federation` makes them ordinary federations.
+  `federation` turns them into federations for `fedalpha.run`.
 - `one_step_rhs`, `V_E`, `rollout_bound` and the `extensions`: the bounds.
-- `fixed_point`: where a strategy converges.
-- `hypotheses` and `checks`: do the theorems apply to a run, and do they hold? `verify`: the same on many runs.
+- `fixed_point`: the point to which a strategy converges.
+- `hypotheses` and `checks`: whether the theorems apply to a run, and whether they hold. `verify`: both on many runs.
 
 >>> run = simulate("quadratics(sigma=0)", "FedSoftWorse(T=0.5)", E=2, rounds=30)
 >>> hypotheses(run), sum(check.violations for check in checks(run))

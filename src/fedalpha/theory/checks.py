@@ -7,8 +7,8 @@ corrected (Bonferroni) for all m comparisons made, is above 0. The limit is
     mean − x·s/√(R − x²),  x² = 2·ln(m/level),  s the standard deviation over the replicas:
 
 the self-normalised sum of symmetric variables exceeds x with probability at most exp(−x²/2)
-whatever their law (Efron, 1969). Student's t is not safe here: in one dimension the noise is
-±σ, and all of 8 replicas may agree. With R ≤ x² replicas no violation can be significant.
+for any distribution (Efron, 1969). Student's t would not be valid: in one dimension the noise is
+±σ, and 8 replicas may all be equal. With R ≤ x² replicas no violation can be significant.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def checks(
 ) -> list[Check]:
     """Every statement that applies to the run, checked at all its steps.
 
-    A hybrid's statement about its limit is left out where `hypotheses` says that it does not apply.
+    A hybrid's statement about its limit is left out if `hypotheses` reports that it does not apply.
     ``comparisons`` is the number of comparisons of the whole study, for Bonferroni's correction
     (default: those of this run); ``fixed`` the run's `fixed_point` if it is known already.
 
@@ -161,7 +161,7 @@ def _compare(statement: str, measured: Array, bound: Array, width: float) -> Che
     mean, limit = measured.mean(1), np.broadcast_to(bound, excess.shape).mean(1)
     rounding = 1e-9 * np.abs(mean) + 1e-12
     violated = excess.mean(1) - width * excess.std(1) > rounding
-    # A start that is exact by construction (Δ_0, or disc = 0 at round starts) says nothing about tightness.
+    # Values that are exact by construction (Δ_0, or disc = 0 at round starts) are no measure of tightness.
     telling = (mean > 1e-12) & (np.abs(limit - mean) > 1e-9 * mean)
     ratios = limit[telling] / mean[telling] if telling.any() else np.array([np.nan])
     return Check(

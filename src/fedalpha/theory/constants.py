@@ -12,7 +12,7 @@ from fedalpha.strategies import Array
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """Everything the bounds need to know about a problem.
+    """The constants of a problem that the bounds need.
 
     Each F_i is L-smooth and mu-strongly convex, F = Σ p_i F_i is L_F-smooth; gradient noise has
     variance ≤ sigma2, and G2 bounds both E‖g_i‖² and ‖∇F_i‖² along every path that starts in the
@@ -35,7 +35,7 @@ class Constants:
         return float(self.p.min())
 
     def gamma(self, E: int = 1, beta: float | None = None) -> float:
-        """The smallest γ that suits step β/(t+γ) (β = 1/μ by default) for *every* strategy.
+        """The smallest γ that is valid for step β/(t+γ) (β = 1/μ by default) and *every* strategy.
 
         γ ≥ max(4Lβ, E − 1, βμB) with B = 1 + 3ρ̄/8 ≤ 1 + 3/(8 p_min), since ρ ≤ 1/p_min.
         """

@@ -1,6 +1,6 @@
 """The corollary: F(w_t) − F* ≤ V/(t+γ) + E for step sizes β/(t+γ), and the bounds on V and E by π.
 
-The term with V vanishes over time, E is the bias that remains; E = 0 for FedAvg and whenever Γ = 0.
+The term with V vanishes over time, and E is the remaining bias. E = 0 for FedAvg and whenever Γ = 0.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def V_E(  # noqa: N802 - the paper's letters
 
 
 def V_min(c: Constants, delta0: float, gamma: float | None = None) -> float:  # noqa: N802
-    """8L²Γ/μ² + LγΔ_0/2: the part of the printed V that no strategy changes.
+    """8L²Γ/μ² + LγΔ_0/2: the part of the printed V that does not depend on the strategy.
 
     >>> from fedalpha.theory.problems import quadratics
     >>> c = quadratics().constants
@@ -120,7 +120,7 @@ def error_from_kappa(c: Constants, pi: float, Pi: float | None = None) -> float:
 def error_from_ratio(c: Constants, ratio: float) -> float:
     """E ≤ (L_F Γ/μ)·(ratio − 1)/(1 + 3/(8·ratio)) when Π_t/π_t ≤ ratio in *every* round. New.
 
-    It follows each step (docs/theory.md, "Bias from per-round bounds"): the quotient of the
+    The bound uses each step's own ratio (docs/theory.md, "Bias from per-round bounds"): the quotient of the
     extremes over time, max Π_t / min π_t, which `error_from_kappa` needs, can be as large as ratio².
 
     >>> from fedalpha.theory.problems import quadratics

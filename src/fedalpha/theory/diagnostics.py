@@ -1,4 +1,4 @@
-"""Live diagnostics of a round, cheap enough for every training run."""
+"""Diagnostics of a round, which every training run computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def diagnostics(
 
     ``losses`` are the F_i(w_t) before training, ``optima`` the F_i* or any lower bounds (0 if not
     given, right for cross-entropy): ρ = Σ alpha_i(F_i − ℓ_i)/Σ p_i(F_i − ℓ_i) is then the ρ of the bounds with Γ
-    replaced by F* − Σ p_i ℓ_i, if the cohort is all clients; for a random cohort it is a number of that cohort
+    replaced by F* − Σ p_i ℓ_i, if the cohort is all clients. For a random cohort the ρ of the bounds is another one
     (docs/theory.md). None means unknown: ρ without losses (unless alpha = p, when it is 1),
     Π when a client without data has weight, all of them when no client has weight (a kept round).
 

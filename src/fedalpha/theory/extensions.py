@@ -1,7 +1,7 @@
-"""Statements that go beyond the paper. All are new here: proved in docs/theory.md and fuzz-tested.
+"""Statements that go beyond the paper. They are proved in docs/theory.md and tested on random problems.
 
 - `worse_distance`: where the Worse family converges, and how fast.
-- `switch_distance`: after a switch to FedAvg the bias is gone.
+- `switch_distance`: after a switch to FedAvg there is no bias.
 - `polyak_rhs`: one step under the Polyak–Łojasiewicz condition, without convexity.
 - `work_rhs`: one round when clients take different numbers of local steps.
 """
@@ -31,8 +31,8 @@ def switch_distance(
 ) -> Array:
     """Δ_t ≤ max{(t_s+γ)Δ_{t_s}, 8C/(3μ²)}/(t+γ) for t ≥ t_s when FedAvg takes over at t_s (C with ρ̄ = 1).
 
-    ``s2`` is for random cohorts with E[alpha] = p: the largest E Σ alpha_i² after the switch. ρ is then 1 at the
-    starts of rounds only.
+    ``s2`` is for random cohorts with E[alpha] = p: the largest E Σ alpha_i² after the switch. In this case ρ is 1 only
+    at the starts of rounds.
     """
     if s2 is None:
         C = noise_constant(c, E, 1.0, s2=float(np.square(c.p).sum()), over="all")
@@ -55,7 +55,7 @@ def polyak_rhs(
 
 
 def effective_weights(alpha: ArrayLike, work: ArrayLike) -> Array:
-    """a_i ∝ alpha_i·E_i: what the server really averages when client i takes E_i steps.
+    """a_i ∝ alpha_i·E_i: the effective weights when client i takes E_i steps.
 
     >>> effective_weights([0.75, 0.25], [1, 3])
     array([0.5, 0.5])

@@ -1,4 +1,4 @@
-"""The problems as ordinary federations, for the ordinary engine, strategies and selection. Needs torch."""
+"""The problems as federations for `fedalpha.run`, with its engines, strategies and selections. Needs torch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedalpha.theory.problems import PROBLEMS, Problem, Quadratics, Ridge, Softm
 
 
 def federation(problem: str | Problem) -> tuple[Pooled, nn.Module]:
-    """``(federation, model)`` with which client i's loss is the problem's F_i, in float64.
+    """A federation and a model for which client i's loss is the problem's F_i, in float64.
 
     The model has one parameter, the vector ``w``, and starts at w0; the sizes are in proportion to p, the
     optima are the F_i*, and the test loss is F(w). Ridge and softmax regression hold the clients' data (the penalty
     is part of the loss, so no weight decay is needed); a quadratic client is one sample, (A_i, c_i, b_i).
-    The noise is that of mini-batches. `Quadratics.sigma` is used by `simulate` only, so quadratics run
-    without noise here.
+    The noise is that of mini-batches. `Quadratics.sigma` is used only by `simulate`, so quadratics have
+    no noise in this federation.
 
     >>> import fedalpha
     >>> clients, model = federation("quadratics(seed=1)")
@@ -66,7 +66,7 @@ def federation(problem: str | Problem) -> tuple[Pooled, nn.Module]:
 
 
 class Weighted(Pooled):
-    """A federation whose sizes are given: p need not be a ratio of small sample counts."""
+    """A federation with given sizes, so that p need not be a ratio of small sample counts."""
 
     def __init__(self, p: Array, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -1,4 +1,4 @@
-"""The picture of a study: measured distance against each bound, and ρ over time. matplotlib is imported when drawn."""
+"""The plot of a study: measured distance and each bound, and ρ over time. matplotlib is imported on use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def distance_bounds(run: Run) -> dict[str, Array]:
-    """Upper bounds of Δ_0 … Δ_T by name, from the ρ_t, X*_t and Σ alpha² that the run shows."""
+    """Upper bounds of Δ_0 … Δ_T by name, from the measured ρ_t, X*_t and Σ alpha² of the run."""
     c, delta0 = run.problem.constants, float(run.distance[0, 0])
     t = np.arange(len(run.distance))
     rho = np.nan_to_num(run.rho)
@@ -56,7 +56,7 @@ def distance_bounds(run: Run) -> dict[str, Array]:
 def plot_study(runs: Sequence[Run], ends: Sequence[FixedPoint | None], path: str | Path, title: str = "") -> None:
     """One column per strategy: Δ_t = E‖w_t − w*‖² against its bounds (log axes) above, ρ_t below.
 
-    ``ends`` are the strategies' fixed points where known; the level at which Δ_t then stays is drawn.
+    ``ends`` are the strategies' fixed points, if known; the level at which Δ_t then stays is drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,8 +1,8 @@
-"""Where each strategy converges, found by optimisation.
+"""The point to which each strategy converges, found by optimisation.
 
 The Worse family converges to the minimiser of its risk (`fedalpha.theory.risks`), FedAvg to w*,
-FedBetter to one client's own optimum; the other rules have no such law. This assumes full
-participation and losses taken before training.
+FedBetter to one client's own optimum. For the other rules no limit is known. These statements assume full
+participation and losses before training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedalpha.theory.risks import Term, last_rule, law, risk
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The limit of a strategy: a ``law`` in words, and the ``points`` (m, d), to one of which it converges."""
+    """The limit of a strategy: a ``law`` in words, and ``points`` (m, d); the strategy converges to one of them."""
 
     law: str
     points: Array
@@ -33,7 +33,7 @@ class FixedPoint:
 
 
 def fixed_point(problem: Problem, rule: str | Strategy) -> FixedPoint:
-    """Where ``rule`` converges on ``problem`` (full participation); raises ValueError if no law is known.
+    """The limit of ``rule`` on ``problem`` with full participation; raises ValueError if no limit is known.
 
     >>> from fedalpha.theory.problems import Quadratics
     >>> two = Quadratics(np.array([[[1.0]], [[4.0]]]), np.array([[0.0], [3.0]]), np.zeros(2), np.zeros(1))

@@ -1,4 +1,4 @@
-"""Which hypotheses of the theorems a run breaks, in words."""
+"""The hypotheses of the theorems that a run does not satisfy, in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED = KNOWN_BEFORE_TRAINING | {"steps"}
 
 
 def hypotheses(run: Run) -> list[str]:
-    """One sentence for every hypothesis that the run breaks; an empty list means that the statements apply.
+    """One sentence for every hypothesis that the run does not satisfy; an empty list means that the statements apply.
 
     The last sentence may say that a statement about the limit of a hybrid does not apply (`unbiased_limit`); the
     other statements do.
@@ -45,7 +45,7 @@ def unbiased_limit(run: Run) -> list[str]:
 
 
 def without_bias(run: Run) -> bool:
-    """Whether the weights that stand for p have the mean p: full participation, `unbiased`, or equal p."""
+    """Whether FedAvg's weights have the mean p: full participation, `unbiased`, or equal p."""
     everybody = run.fraction >= 1 or isinstance(run.strategy, Unbiased)
     return everybody or (run.sampling == "uniform" and bool(np.ptp(run.problem.p) < 1e-12))
 

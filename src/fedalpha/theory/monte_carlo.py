@@ -4,9 +4,9 @@ The framework of the analysis, step by step: in a round every client takes E loc
 the common w_{t0}; alpha is decided once for the round; w_t = Σ alpha_i w_t^i at *every* step t, so
 that w_{t+1} = w_t − η_t Σ alpha_i g_i; clients restart from w_t when t is a multiple of E.
 
-Local training does not depend on alpha, so it is done for all replicas and clients in one sweep
-and weighed afterwards, also for strategies that look at losses after training. All strategies
-of one seed see the same noise and the same cohorts.
+Local training does not depend on alpha, so all replicas and clients are trained together
+and weighed afterwards, also for strategies that use losses after training. All strategies
+of one seed have the same noise and the same cohorts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Step = Callable[[ArrayLike], Array]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What the bounds look at, along the paths; axes (step t, replica), T = rounds·E steps.
+    """The quantities of the bounds along the paths; axes (step t, replica), T = rounds·E steps.
 
     ``distance`` ‖w_t − w*‖² and ``gap`` F(w_t) − F* have T + 1 rows. The others describe the state
     before each step: ``disc`` Σ alpha‖w_t − w_t^i‖², ``excess`` Σ alpha x_i(w_t), ``excess_star``
     Σ alpha x_i(w*), ``dissimilarity`` χ²·Σ p‖∇F_i(w_t) − ∇F(w_t)‖². ``alpha`` is (round, replica, client).
     ``gradient2`` is the largest ‖∇F_i‖² at local iterates and at their averages w_t, ``lemma1`` the largest
-    ‖∇F_i‖² − 2L·x_i at local iterates, relative to the size of its terms (it is an equality for some F_i, so that only
-    rounding decides its sign there). ``w`` holds w_t at the round starts, (rounds + 1, replica, d).
+    ‖∇F_i‖² − 2L·x_i at local iterates, relative to the size of its terms (the lemma is an equality for some F_i, so
+    that rounding decides the sign). ``w`` holds w_t at the round starts, (rounds + 1, replica, d).
     """
 
     problem: Problem
@@ -72,7 +72,7 @@ class Run:
 
     @cached_property
     def X_star(self) -> Array:  # noqa: N802 - the name in the docs
-        """X*_t = E Σ alpha_i x_i(w*), which stands for ρ̃_t·Γ; one value per step."""
+        """X*_t = E Σ alpha_i x_i(w*), which replaces ρ̃_t·Γ; one value per step."""
         return np.asarray(self.excess_star.mean(1))
 
     def rho_bar(self, over: str = "starts") -> float:
@@ -97,8 +97,9 @@ def simulate(
     """Run a strategy on a problem along ``replicas`` independent paths.
 
     ``step`` gives η_t (default 1/(μ(t+γ)) with the smallest allowed γ); ``fraction`` is the share of clients
-    drawn in each round, uniformly or, with ``sampling="size"``, with chances ∝ p; ``work`` the local steps of each
-    client (≤ E, default E), after which it waits for the end of the round; ``progress`` is called after every round.
+    drawn in each round, uniformly or, with ``sampling="size"``, with probabilities ∝ p; ``work`` the local steps of
+    each client (≤ E, default E), after which it waits for the end of the round; ``progress`` is called after every
+    round.
 
     >>> from fedalpha.theory.problems import quadratics
     >>> run = simulate(quadratics(sigma=0), "FedAvg", rounds=200)
@@ -180,7 +181,7 @@ def _train(problem: Problem, w: Array, eta: Array, steps: Array, seed: int, roun
 
 
 def _chances(p: Array, fraction: float, sampling: str) -> Array:
-    """Each client's chance to be in a cohort."""
+    """Each client's probability of being in a cohort."""
     n = len(p)
     m = min(n, max(1, math.floor(fraction * n + 1e-9)))
     return inclusion(p, m) if sampling == "size" else np.full(n, m / n)
@@ -222,7 +223,7 @@ def _weigh(
         seen["norms"] = np.sqrt(_square(moved))
     alpha = np.zeros((replicas, problem.n))
     following = list(states)
-    # A rule that looks at nothing random gives the same alpha in every replica.
+    # A rule that uses nothing random gives the same alpha in every replica.
     distinct = 1 if cohorts is None and rule.requires <= {"steps", "design"} else replicas
     for i in range(distinct):
         ids = everyone if cohorts is None else cohorts[i]

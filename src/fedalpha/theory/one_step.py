@@ -1,6 +1,6 @@
 """One step of the analysis: Lemmas 1 and 2, the exact step, and Theorem 1 in its variants.
 
-Everything bounds Δ_{t+1} = E‖w_{t+1} − w*‖² by what is known at t. Variants:
+All functions bound Δ_{t+1} = E‖w_{t+1} − w*‖² by quantities known at t. Variants:
 
 - ``exact``: the tightest; needs disc and E Σ alpha_i x_i(w_t) as measured.
 - ``corrected``: the paper's Theorem 1 with every hypothesis stated and smaller constants.
@@ -29,7 +29,7 @@ def lemma1_rhs(c: Constants, excess: ArrayLike) -> Array:
 def lemma2_rhs(c: Constants, eta: ArrayLike, E: int, variant: Variant = "corrected") -> Array:
     """E Σ alpha_i‖w_t − w_t^i‖² ≤ η_{t0}²·(t − t0)²·G² (corrected) or 16η_t²E²G² (paper), for all t of ``eta``.
 
-    Mended: a variance is at most the second moment around w_{t0}, where all clients started.
+    Corrected: a variance is at most the second moment around w_{t0}, where all clients started.
     """
     eta = np.asarray(eta, dtype=np.float64)
     if variant == "paper":
@@ -44,8 +44,8 @@ def noise_constant(
 ) -> float:
     """C, the constant of η² in Theorem 1.
 
-    Mended: 8(E−1)²G² + 4(1+ρ̄)(E−1)G² + 6ρ̄LΓ + σ²·s2, where the second term is the price of taking
-    ρ̄ over round starts only (``over="all"`` drops it). Paper: 32E²G² + 6ρ̄LΓ + σ².
+    Corrected: 8(E−1)²G² + 4(1+ρ̄)(E−1)G² + 6ρ̄LΓ + σ²·s2, where the second term is due to
+    ρ̄ over round starts only (``over="all"`` drops this term). Paper: 32E²G² + 6ρ̄LΓ + σ².
     """
     skewed = 6 * rho_bar * c.L * c.Gamma
     if variant == "paper":
@@ -87,8 +87,8 @@ def one_step_rhs(
 ) -> Array:
     """The right-hand side of the one-step inequality, in one of three variants.
 
-    ``X_star`` stands for ρ̃Γ (Γ by default, as for FedAvg). The exact variant reads ``disc`` and
-    ``excess``; the others ``E``, ``rho_bar`` and ``s2`` (its largest value over the run).
+    ``X_star`` is ρ̃Γ (Γ by default, as for FedAvg). The exact variant uses ``disc`` and
+    ``excess``, the others ``E``, ``rho_bar`` and ``s2`` (its largest value over the run).
 
     >>> from fedalpha.theory.problems import quadratics
     >>> c = quadratics().constants

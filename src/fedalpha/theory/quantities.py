@@ -1,4 +1,4 @@
-"""The quantities of the analysis: how far weights alpha are from p, and what that costs.
+"""The quantities of the analysis, which measure how weights alpha differ from p.
 
 With x_i = F_i(w) − F_i* ≥ 0 the *weighting skew* is ρ = Σ alpha_i x_i / Σ p_i x_i. It is 1 for
 FedAvg, at least 1 for the Worse family and at most 1 for the Better family (when their prior is
@@ -26,7 +26,7 @@ def skew(alpha: ArrayLike, p: ArrayLike, x: ArrayLike) -> Array:
 def skew_ratio_of_means(alpha: ArrayLike, p: ArrayLike, x: ArrayLike) -> float:
     """E[Σ alpha_i x_i] / E[Σ p_i x_i], the mean taken over all axes but the last (the clients).
 
-    This, not the mean of ρ, is what the proofs use when alpha and w are random.
+    The proofs use this ratio, not the mean of ρ, when alpha and w are random.
 
     >>> skew_ratio_of_means([[0, 1], [1, 0]], [0.5, 0.5], [[1, 3], [1, 1]])
     1.3333333333333333
@@ -103,8 +103,8 @@ def rho_interval(
 ) -> tuple[float, float]:
     """The exact range of ρ when each F_i* is only known to lie in [lo_i, hi_i] (and below F_i).
 
-    ρ is a ratio of linear functions of F*, so its extremes are at vertices where all clients
-    with κ_i above a threshold sit at one end and the others at the other: N + 1 vertices decide.
+    ρ is a ratio of linear functions of F*. Its extremes are at vertices where all clients
+    with κ_i above a threshold have one end of their interval and the others the other end, so N + 1 vertices suffice.
 
     >>> rho_interval([0.25, 0.75], [0.5, 0.5], F=[1, 1], lo=0, hi=0.5)
     (0.8333333333333334, 1.1666666666666667)

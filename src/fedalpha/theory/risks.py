@@ -1,4 +1,4 @@
-"""Which risk a strategy minimises.
+"""The risk that a strategy minimises.
 
 The Worse family uses alpha = argmax_a [a·x(w) − Φ(a)], so it descends on the risk
 R(w) = max_a [a·x(w) − Φ(a)] of the regrets x_i = F_i − F_i*:
@@ -60,7 +60,7 @@ def last_rule(rule: Strategy) -> Strategy:
 def risk(rule: Strategy, n: int) -> list[Term] | None:
     """The risk on which the rule descends, as a sum of terms; None if it has none.
 
-    Estimated optima move with the run: a rule that uses them descends on no fixed risk.
+    Estimated optima change during the run, so a rule that uses them descends on no fixed risk.
     """
     match rule:
         case LossAware(optima="estimated"):

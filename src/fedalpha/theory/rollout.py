@@ -1,6 +1,6 @@
 """The roll-out bound: iterate the one-step inequality along a schedule of strategies.
 
-Global ρ̄ and ρ̃ take the worst over all time, so they do not reflect a switch or an annealing. Here
+ρ̄ and ρ̃ are the extremes over all steps, so they do not reflect a switch or annealing. In the roll-out
 every step has its own ρ_t, X*_t and Σ alpha².
 """
 
@@ -56,7 +56,7 @@ def rollout_bound(
 
 
 def schedule_of_weights(c: Constants, alpha: ArrayLike, x_star: ArrayLike, E: int = 1) -> dict[str, Array]:
-    """ρ, X* and s2 for `rollout_bound`, from the weights of each round alone, whatever the losses: ρ_t ≥ π_t.
+    """ρ, X* and s2 for `rollout_bound`, only from the weights of each round, for any losses: ρ_t ≥ π_t.
 
     ``alpha`` is (round, client), ``x_star`` the F_i(w*) − F_i*.
     """

@@ -41,8 +41,8 @@ class Case:
 def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
     """Case number ``seed``: mostly quadratics, then ridge and softmax regression.
 
-    A share ``noisy`` of the cases has gradient noise, random cohorts or both; the others need no
-    statistics, so that they test the statements exactly, and cost one replica.
+    A share ``noisy`` of the cases has gradient noise, random cohorts or both. The others need one replica
+    and no statistics, so that they test the statements exactly.
 
     >>> case = random_case(3)
     >>> case.E in LOCAL_STEPS and case.fraction in (0.5, 1.0)
@@ -70,7 +70,7 @@ def random_case(seed: int, replicas: int = 64, noisy: float = 0.3) -> Case:
 
 
 def verifiable_strategies(all_examples: bool = True) -> list[Strategy]:
-    """Every registered strategy within the theory: simplex weights, decided by what is known before training."""
+    """Every registered strategy that the theory covers: simplex weights from what is known before training."""
     found: dict[str, Strategy] = {}
     for entry in STRATEGIES:
         for text in entry.examples if all_examples else entry.examples[:1]:

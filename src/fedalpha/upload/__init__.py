@@ -1,4 +1,4 @@
-"""*Upload*: how a client writes its update for sending, in fewer bytes than the model has."""
+"""*Upload*: encodings of a client's update in fewer bytes than the model has."""
 
 from __future__ import annotations
 

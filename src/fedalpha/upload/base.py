@@ -1,8 +1,8 @@
-"""The interface of uploads. It needs NumPy only: the server of a live federation reads them without torch.
+"""The interface of uploads. It needs only NumPy: the server of a live federation decodes them without torch.
 
-A client sends x = w_i − w_t, what training has changed in the model that it was sent, over all trained parameters in
-one vector of float32, sorted by their names. The server adds what it reads to w_t. Buffers, integers and the extras
-of a client update are sent as they are.
+A client encodes x = w_i − w_t, the difference between its model and the model that it received. x is one float32
+vector of all trained parameters, sorted by their names. The server decodes x and adds it to w_t. Buffers, integers
+and the extras of a client update are sent without encoding.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from fedalpha.text import Registry, Spelled
 
 Vector = NDArray[np.float32]
 Packed = dict[str, NDArray[Any]]
-"""What is sent of a vector: flat arrays by name."""
+"""The encoded form of a vector: flat arrays by name."""
 
 
 class Upload(Spelled, PlugPoint, ABC):
-    """The *upload* plug point: a vector of float32 as a few small arrays, and back.
+    """The *upload* plug point: encode a float32 vector as a few small arrays, and decode it.
 
     ``encode`` and ``decode`` are pure. The lengths and dtypes of the arrays follow from the length of the vector
     alone, so that a server can check a reply before it makes an array of it.
     """
 
     remembers: ClassVar[bool] = False
-    """Whether a client adds to each update what was lost of the one before; that is part of its state."""
+    """Whether a client adds the error of its last upload to its update; the error is part of its state."""
 
     @property
     def unbiased(self) -> bool:
@@ -47,7 +47,7 @@ class Upload(Spelled, PlugPoint, ABC):
 
     @abstractmethod
     def decode(self, packed: Packed, size: int) -> Vector:
-        """The vector in arrays that have the right `forms`; raises ValueError if what they hold was never encoded."""
+        """The vector in arrays that have the right `forms`; raises ValueError for values that `encode` never gives."""
 
     def nbytes(self, size: int) -> int:
         """The bytes in which a vector of ``size`` values is sent.

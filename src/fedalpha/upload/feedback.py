@@ -1,4 +1,4 @@
-"""What an upload has lost is sent later."""
+"""Error feedback: the error of an upload is added to later updates."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector
     ),
 )
 class feedback(Upload):
-    """Error feedback around another upload: a client adds to each update what was lost of its earlier ones.
+    """Error feedback around another upload: a client adds the error of its earlier uploads to each update.
 
     The error e is part of the client's state and is as large as the model. It changes only in rounds in which the
-    client's report counts. The sum of all that a client sends then follows the sum of its updates, but a single
-    update is biased. e stays bounded if the inner upload makes every vector shorter by a fixed share: ``sparse``, and
-    ``quantised`` with rounding=nearest.
+    client's report is used. The sum of all decoded updates then stays close to the sum of the client's updates, but a
+    single update is biased. e stays bounded if the inner upload shrinks every vector by a fixed share, as ``sparse``
+    and ``quantised`` with rounding=nearest do.
     """
 
     of: Upload | str = field(metadata={"positional": True})

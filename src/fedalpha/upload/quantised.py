@@ -1,4 +1,4 @@
-"""Updates in 8, 4 or 2 bits a value."""
+"""Updates with 8, 4 or 2 bits per value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedalpha.text import whole
 from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector, check_finite
 
 _PIECE = 1 << 17
-"""Values that are widened to float64 at a time, rounded to whole blocks."""
+"""Values that are converted to float64 at a time, rounded to whole blocks."""
 
 
 @UPLOADS.register(
@@ -24,9 +24,10 @@ _PIECE = 1 << 17
 class quantised(Upload):
     """Each value in ``bits`` bits (8, 4 or 2), and the largest absolute value of every ``block`` values in float32.
 
-    ``rounding``: random takes one of the two neighbours, with chances that make the mean right, so that the errors of
-    many clients cancel; nearest takes the closer one, whose error is half as large at most but is the same in every
-    round: use it inside ``feedback``. The error of a value is below s/L (random) or at most s/(2·L) (nearest).
+    ``rounding``: random takes one of the two neighbouring codes, with probabilities for which the mean is the value, so
+    that the errors of many clients cancel. nearest takes the closer code. Its largest error is half as large, but the
+    rounding is biased: use it inside ``feedback``. The error of a value is below s/L (random) or at most s/(2·L)
+    (nearest).
     """
 
     bits: int = 8
@@ -68,7 +69,7 @@ class quantised(Upload):
         return {"codes": _packed(codes, self.bits), "scales": scales}
 
     def neighbours(self, x: NDArray[np.float64], scale: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
-        """The code below each value, and how far the value is from it: the chance of the next code."""
+        """The code below each value, and the value's distance from it, which is the probability of the next code."""
         exact = np.divide(x, scale, out=np.zeros_like(x), where=scale > 0) * self.levels
         low = np.floor(exact)
         return low, exact - low

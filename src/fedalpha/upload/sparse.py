@@ -1,4 +1,4 @@
-"""The largest values of an update alone."""
+"""Only the largest values of an update."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LONGEST = 2**32
 class sparse(Upload):
     """The ``share`` of the values that are largest in absolute value (top-k), at least one; ties go to the first.
 
-    What is not sent is lost, and it is not the same for all values: put it into ``feedback``. Places are sent
-    as numbers of 32 bits, or as one bit for each value of the vector where that is less (a share above 1/32).
+    The values that are not sent are lost, which biases the update: use ``feedback(sparse(…))``. Places are sent
+    as numbers of 32 bits, or as one bit for each value of the vector if that takes less (a share above 1/32).
     """
 
     share: float = field(default=0.01, metadata={"always": True})
@@ -72,7 +72,7 @@ class sparse(Upload):
 def largest(values: Vector, k: int) -> NDArray[np.int64]:
     """The places of the ``k`` largest values in increasing order; of equal ones the first.
 
-    A partial sort would do, but which of several equal values it takes depends on the processor.
+    A partial sort would be enough, but its choice among equal values depends on the processor.
 
     >>> largest(np.array([1, 3, 2, 3, 2], np.float32), 3)
     array([1, 2, 3])

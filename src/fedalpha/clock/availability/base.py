@@ -16,14 +16,14 @@ class Availability(Spelled, ABC):
 
     @abstractmethod
     def window(self, seed: int, client: int, time: float) -> tuple[float, float] | None:
-        """The first interval [on, off) of availability with off > ``time``; None if there will be none. Pure."""
+        """The first interval [on, off) of availability with off > ``time``; None if there is none. Pure."""
 
     def check(self, population: Any) -> None:
-        """Raise ValueError if it cannot be used with these clients."""
+        """Raise ValueError if the availability cannot be used with these clients."""
 
 
 def check_period(rule: Availability, period: float, time: float) -> None:
-    """Raise ValueError if float64 cannot tell the parts of a period apart at this time."""
+    """Raise ValueError if float64 cannot distinguish the parts of a period at this time."""
     if period < 1e-9 * time:
         raise ValueError(f"{rule}: the period is too short after {time:g} simulated seconds; give a longer one")
 

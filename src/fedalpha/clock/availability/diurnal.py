@@ -46,5 +46,5 @@ class diurnal(Availability):
 
 @lru_cache(maxsize=2**16)
 def _place(seed: int, client: int) -> float:
-    """Where in the period a client's time begins, from 0 to 1; asked for at every event of a run."""
+    """The start of a client's window within the period, from 0 to 1; called at every event of a run."""
     return float(generator(seed, "availability", 0, client).random())

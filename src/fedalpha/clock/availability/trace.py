@@ -21,11 +21,12 @@ from fedalpha.text import shown
     examples=("trace('windows.csv', period=86400)",),
 )
 class trace(Availability):
-    """Intervals of availability as they were recorded: a CSV file with a header, several lines for each client.
+    """Recorded intervals of availability: a CSV file with a header and any number of lines for each client.
 
-    ``period`` repeats the file every so many seconds; without it nobody is available after the last line. Intervals
-    that touch are one, also from the end of a period to the start of the next: a night has two lines, the evening and
-    the morning. Clients without a line are never available. ``sha256`` is that of the file; see the clock ``trace``.
+    With ``period`` the file is repeated after that many seconds; without it no client is available after the last
+    line. Intervals that touch are one, also from the end of a period to the start of the next: a night has two lines,
+    the evening and the morning. Clients without a line are never available. ``sha256`` is that of the file; see the
+    clock ``trace``.
     """
 
     file: str
@@ -89,7 +90,7 @@ class trace(Availability):
 
 
 def _joined(intervals: Array) -> Array:
-    """Intervals in order, those that touch as one.
+    """Intervals in order; those that touch are joined.
 
     >>> _joined(np.array([[0.0, 5.0], [5.0, 8.0], [9.0, 10.0]])).tolist()
     [[0.0, 8.0], [9.0, 10.0]]

@@ -1,4 +1,4 @@
-"""Servers: which updates the server waits for before it makes the next model."""
+"""Servers: the updates for which the server waits before it makes the next model."""
 
 from __future__ import annotations
 

@@ -11,23 +11,23 @@ from fedalpha.text import Registry, Spelled
 class Server(Spelled, ABC):
     """The *server* plug point: a server that waits for a cohort, or one that combines the first updates.
 
-    A server that `waits` selects a cohort for each round; updates that come after its end are not used. One that
-    does not wait keeps clients in training and combines updates as they arrive; see `buffered`.
+    A synchronous server (`waits`) selects a cohort for each round; updates that arrive after the end of the round are
+    not used. A buffered server keeps clients in training and combines updates as they arrive; see `buffered`.
     """
 
     waits: ClassVar[bool] = True
 
     @property
     def first(self) -> int | None:
-        """How many updates end a round of a server that waits; None for all that come."""
+        """The number of updates that end a round of a synchronous server; None for all that arrive."""
         return None
 
     def size(self, version: int) -> int:
-        """How many updates make the next version, on a server that does not wait."""
+        """The number of updates that make the next version, on a buffered server."""
         raise NotImplementedError(f"{self} waits for its cohort")
 
     def places(self, version: int) -> int:
-        """How many clients train at once, on a server that does not wait."""
+        """The number of clients that train at the same time, on a buffered server."""
         raise NotImplementedError(f"{self} waits for its cohort")
 
     @property

@@ -1,4 +1,4 @@
-"""The server that does not wait: it combines updates as they arrive."""
+"""The buffered server, which combines updates as they arrive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from fedalpha.text import whole
 class buffered(Server):
     """A buffered asynchronous server: the round of the history is the version of the model.
 
-    As soon as a client delivers, another one is sent the current version. An update that was made from version t − τ
-    has the staleness τ. It is rebased, w_t + (w_i − w_{t−τ}); with ``rebase=false`` the stale model w_i itself is
-    averaged, as FedAsync does. With K = concurrency = cohort and equal speeds this is the synchronous server.
+    As soon as a client delivers, the server sends the current version to another one. An update that was made from
+    version t − τ has the staleness τ. It is rebased, w_t + (w_i − w_{t−τ}); with ``rebase=false`` the stale model w_i
+    itself is averaged, as FedAsync does. With K = concurrency = cohort and equal speeds, a buffered server does the
+    same as the synchronous server.
     """
 
     waits: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The server that waits for its cohort."""
+"""The synchronous server, which waits for its cohort."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedalpha.clock.servers.base import SERVERS, Server
     examples=("synchronous", "synchronous(take=10)"),
 )
 class synchronous(Server):
-    """Rounds one after the other, each with a cohort of its own.
+    """Rounds one after the other, each with its own cohort.
 
     ``take``: a round ends with this many updates, and later ones are not used. Select more clients than that, such
     as ``uniform(count=13)`` with ``take=10``, so that a round does not wait for the slowest (over-selection).

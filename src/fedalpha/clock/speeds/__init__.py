@@ -1,4 +1,4 @@
-"""Clocks: how many simulated seconds a client takes from receiving a model until the server has its update."""
+"""Clocks: the simulated seconds from sending a model to a client until the server has the client's update."""
 
 from __future__ import annotations
 

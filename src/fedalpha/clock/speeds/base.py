@@ -19,9 +19,9 @@ from fedalpha.text import Registry, Spelled
 
 @dataclass(frozen=True)
 class Moment:
-    """What times are drawn for: the seed, the round of the model that is sent, and all clients of the federation.
+    """The moment for which times are drawn: the seed, the round of the sent model, and all clients of the federation.
 
-    ``part`` tells apart the draws of several clocks in one, such as computing and transfer.
+    ``part`` separates the draws of several clocks in one, such as computing and transfer.
     """
 
     seed: int
@@ -38,10 +38,10 @@ class Clock(Spelled, ABC):
 
     @abstractmethod
     def seconds(self, moment: Moment, ids: Ids) -> Array:
-        """How long each of these clients takes to receive the model, train and send its update; > 0. Pure."""
+        """The seconds that each of these clients takes to receive the model, train and send its update; > 0. Pure."""
 
     def drops(self, moment: Moment, ids: Ids) -> Array:
-        """The share of its time after which each client drops out, NaN where it does not. Pure."""
+        """The share of its time after which each client drops out, NaN if it does not. Pure."""
         return np.full(len(ids), math.nan)
 
     def check(self, population: Any) -> None:
@@ -52,7 +52,7 @@ CLOCKS: Registry[Clock] = Registry("clock", Clock, package=__package__)  # type:
 
 
 class Drawn(Clock):
-    """A clock that draws one number for each client, which holds for the whole run."""
+    """A clock that draws one number for each client, which is used in the whole run."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> float:
@@ -98,5 +98,5 @@ def whole_population(moment: Moment) -> Ids:
 
 
 def with_part(moment: Moment, part: str) -> Moment:
-    """The same moment for another part of the time, with draws of its own."""
+    """The same moment for another part of the time, with its own draws."""
     return dataclasses.replace(moment, part=f"{moment.part} {part}".strip())

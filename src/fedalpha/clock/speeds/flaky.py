@@ -18,7 +18,7 @@ from fedalpha.strategies import Array
     examples=("flaky(lognormal(sigma=1), p=0.1)",),
 )
 class flaky(Wrapped):
-    """Clients drop out in the middle of their training. The server notices it when it happens."""
+    """Clients drop out during training. The server notices this immediately."""
 
     p: float = field(default=0.1, metadata={"always": True})
 

@@ -17,7 +17,7 @@ from fedalpha.strategies.arguments import positive
     examples=("jitter(lognormal(sigma=1), sigma=0.2)",),
 )
 class jitter(Wrapped):
-    """A client takes a little more or less time in each round."""
+    """The time of a client varies from round to round."""
 
     sigma: float = field(default=0.2, metadata={"always": True})
 

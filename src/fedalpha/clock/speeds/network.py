@@ -1,4 +1,4 @@
-"""Computing and transfer, each with a clock of its own."""
+"""Computing and transfer, each with its own clock."""
 
 from __future__ import annotations
 

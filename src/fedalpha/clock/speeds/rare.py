@@ -1,4 +1,4 @@
-"""Speeds that are correlated with the data: slow clients hold rare classes."""
+"""Speeds that are correlated with the data: clients with rare classes are slow."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fedalpha.strategies import Array
 class rare(Wrapped):
     """The clients whose classes are the rarest in the training data take the longest.
 
-    The seconds are the same numbers as without it, but given to other clients. ``correlation`` is that
-    between the normal scores of rareness and of the time: 1 sorts them alike, 0 gives the seconds out at random, −1
-    makes the clients with rare classes the fastest. How rare a client's data are is the mean of −log(share of the
-    class in all training data) over its samples.
+    The inner clock's seconds are redistributed among the clients. ``correlation`` is the correlation of
+    the normal scores of rareness and of time: with 1 both have the same order, with 0 the seconds are distributed at
+    random, and with −1 the clients with rare classes are the fastest. The rareness of a client's data is the mean of
+    −log(share of the class in all training data) over its samples.
     """
 
     correlation: float = field(default=1.0)

@@ -19,7 +19,7 @@ from fedalpha.text import counted, shown
     examples=("trace('speeds.csv')",),
 )
 class trace(Clock):
-    """Seconds of computing and of transfer, as they were measured: a CSV file with a header.
+    """Measured seconds of computing and of transfer: a CSV file with a header.
 
     ``sha256`` is that of the file. It is added when the file is first read and is part of the text, so that a run
     or a study is never resumed with other times.

@@ -1,4 +1,4 @@
-"""Problems whose constants are all known. The bounds are checked on them.
+"""Problems whose constants are all known, on which the bounds are checked.
 
 A new problem is a subclass of `Problem` in a file of this package, with a random generator
 registered in `PROBLEMS`.

@@ -1,4 +1,4 @@
-"""What a problem is: client losses whose constants are all known.
+"""The interface of problems: client losses whose constants are all known.
 
 A problem evaluates N clients at once. Points have shape (…, N, d): one point per client, any
 number of leading axes (replicas, time). `at` evaluates every client at one common point.

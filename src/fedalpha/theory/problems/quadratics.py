@@ -1,4 +1,4 @@
-"""Heterogeneous quadratics: every constant in closed form.
+"""Heterogeneous quadratics, whose constants all have a closed form.
 
 F_i(w) = ½(w − c_i)'A_i(w − c_i) + b_i, with gradient noise uniform on the sphere of radius
 sigma: bounded, unbiased, and of variance exactly sigma².
@@ -111,7 +111,7 @@ def quadratics(
 ) -> Quadratics:
     """Random quadratics with eigenvalues in [1, condition] and optima of standard deviation ``spread``.
 
-    ``spread=0`` puts all optima in one place (Γ = 0); ``distance`` is how far w0 lies from the
+    With ``spread=0`` all optima are equal (Γ = 0); ``distance`` is the distance of w0 from the
     centre of the optima; ``equal`` makes p uniform (otherwise sizes vary tenfold).
 
     >>> quadratics(seed=1, spread=0).constants.Gamma
