@@ -17,7 +17,6 @@ from fedalpha.analysis.conditions import Condition, condition
 from fedalpha.round import Algorithm
 from fedalpha.round.shadow import Shadows
 from fedalpha.strategies import STRATEGIES, State, Strategy
-from fedalpha.task import SCORES
 
 _ON_VALIDATION = {"accuracy": "validation_accuracy", "loss": "validation_loss"}
 _HIGHER = {"accuracy": True, "loss": False}
@@ -68,7 +67,8 @@ class Watch:
 
     def check(self, algorithm: Algorithm, accuracy: bool) -> None:
         """Raise ValueError for what this run cannot provide; ``accuracy``: whether the task has one."""
-        if not accuracy and (wrong := sorted(self.looks - {"loss", *SCORES})):
+        scores = {found.name for found in columns() if found.optional}
+        if not accuracy and (wrong := sorted(self.looks - {"loss"} - scores)):
             raise ValueError(
                 f"stop or keep looks at {wrong[0]}, but the task has no accuracy (correct=None); "
                 'use the loss: stop="patience(loss, rounds=5)", keep="best(loss)"'
