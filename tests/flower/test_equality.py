@@ -233,6 +233,7 @@ def test_the_folder_has_the_files_of_a_run(digits: Pooled, grid_of: Any, tmp_pat
         ("feedback(sparse(share=0.02))", Net),
         ("feedback(quantised(bits=2))", "softmax"),
         ("sparse(share=0.3)", "softmax"),
+        ("bfloat16", "softmax"),
     ],
 )
 @pytest.mark.parametrize("combine", ["mean", "median"])

@@ -97,10 +97,11 @@ class Uploads(Target):
     name, share = "compressed uploads", 12
     readers: ClassVar = {
         "flower/replies.py": ("uploaded_of", "_model_of", "_all_opened"),
+        "upload/halves.py": ("bfloat16.decode",),
         "upload/sparse.py": ("sparse.decode", "sparse._as_bits", "sparse.forms"),
         "upload/quantised.py": ("quantised.decode", "quantised._pieces", "_unpacked"),
     }
-    texts = ("quantised(block=4)", "quantised(bits=2)", "sparse(share=0.02)", "feedback(sparse(share=0.5))")
+    texts = ("quantised(block=4)", "quantised(bits=2)", "sparse(share=0.02)", "feedback(sparse(share=0.5))", "bfloat16")
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
