@@ -305,7 +305,7 @@ def test_with_signing_keys_only_clients_that_hide_their_losses_weigh_themselves(
     secure = "blind(reference=2.0, signed=true)"
     grid = grid_of(app_of(digits), CLIENTS)
     keys_for(grid, tmp_path)
-    with pytest.raises(RuntimeError, match="clients weigh themselves in it"):
+    with pytest.raises(RuntimeError, match="clients weigh themselves in this session"):
         live(digits, grid, secure, rounds=1)
     grid = grid_of(app_of(digits, hides_losses=True), CLIENTS)
     keys_for(grid, tmp_path)
@@ -334,7 +334,7 @@ def test_settings_for_single_clients_are_refused_where_lists_are_signed(
     ("secure", "strangers", "reason"),
     [
         ("masked(signed=true)", (6,), "the keys of client 6 are not signed by it"),
-        ("masked", (), "insists on signatures"),
+        ("masked", (), "requires signatures"),
     ],
 )
 def test_clients_with_keys_refuse_what_is_not_signed(
@@ -365,7 +365,7 @@ def test_a_client_keeps_to_its_own_clip_and_number_of_clients(digits: Pooled, gr
     moves = [value - first[name] for name, value in to_parameters(found.arrays).items()]
     assert 0 < sum(float((move**2).sum()) for move in moves) ** 0.5 <= 0.0101
     assert rule.rows[-1]["kept"] is None
-    with pytest.raises(RuntimeError, match="this client wants at least 9"):
+    with pytest.raises(RuntimeError, match="this client requires at least 9"):
         live(digits, grid_of(app_of(digits, least=9), CLIENTS), "masked", rounds=1)
 
 

@@ -1,7 +1,7 @@
 """The client of a secure sum: a state machine without input or output, which can be saved between messages.
 
-It does what its `Policy` allows and refuses everything else: a refusal ends its part in the session. The methods are
-called in the order advertise, share, mask, (agree,) reveal; each once.
+The client does what its `Policy` allows and refuses everything else; after a refusal it takes no further part in the
+session. The methods are called in the order advertise, share, mask, (agree,) reveal; each once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Refused(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Policy:
-    """What a client insists on, whatever the server says.
+    """The requirements of a client, whatever the server's settings.
 
     ``least``: the smallest number of clients in a sum. ``threshold``: the smallest share of clients without which
     nothing is unmasked; None is 1/2 without signing keys and 2/3 with them. ``effective``: with signing keys, the
@@ -53,14 +53,15 @@ class Policy:
     weight would learn its model.
 
     ``signing`` and ``known`` are the client's own key and everybody's public keys, by client id. With them, the client
-    checks which clients take part, which dropped out and what the others weigh. Two lists of survivors could both be
-    signed only if more than 2·threshold − 1 of the clients sign both: with 2/3, a third. Without keys the server must
-    be honest about all of this.
+    checks which clients take part, which dropped out, and the weights of the others. Two lists of survivors could both
+    be signed only if more than 2·threshold − 1 of the clients sign both: with 2/3, a third. Without keys the client
+    must trust the server in all of this.
 
-    Three more limits hold with signing keys only. ``coarsest``: the largest step between two numbers of the sum; on a
-    coarser grid small updates would round to 0, and the sum would show the large ones. ``blind``: take part in sums in
-    which clients weigh themselves; the server could choose a temperature at which one of them has all of the weight.
-    ``settings``: what the client works with besides its messages; signatures cover it, so all must have the same.
+    Three more limits hold only with signing keys. ``coarsest``: the largest step between two numbers of the sum; on a
+    coarser grid small updates would be rounded to 0, and the sum would reveal the large ones. ``blind``: whether to
+    take part in sums in which clients weigh themselves; the server could choose a temperature at which one of them has
+    all of the weight. ``settings``: the settings that the client uses besides its messages; signatures cover them, so
+    they must be the same for all clients.
     """
 
     least: int = 3
@@ -145,20 +146,26 @@ class Client:
         with self._step("new", "advertised"):
             session = Session.read(invite.session)
             if session.threshold < self.policy.share - 1e-9:
-                raise Refused(f"its threshold is {session.threshold:g}; this client wants {self.policy.share:g}")
+                raise Refused(
+                    f"the session's threshold is {session.threshold:g}; this client requires {self.policy.share:g}"
+                )
             if session.effective < self.policy.effective:
                 raise Refused(
-                    f"weights that count as {session.effective:g} equal clients are enough for it; this client wants "
-                    f"{self.policy.effective:g}"
+                    f"the session accepts weights that count as {session.effective:g} equal clients; this client "
+                    f"requires {self.policy.effective:g}"
                 )
             if self.policy.signing is not None and not session.signed:
-                raise Refused("its lists are not signed, but this client has a signing key and insists on signatures")
+                raise Refused(
+                    "the session's lists are not signed, but this client has a signing key and requires signatures"
+                )
             if self.policy.signing is None and session.signed:
-                raise Refused("the session wants signed lists, but this client has no signing key")
+                raise Refused("the session requires signed lists, but this client has no signing key")
             if self.policy.signing is not None and session.degree:
-                raise Refused("a lying server could draw its neighbours; clients with signing keys want neighbours=all")
+                raise Refused(
+                    "a lying server could choose the neighbours; clients with signing keys require neighbours=all"
+                )
             if self.policy.signing is not None and session.blind and not self.policy.blind:
-                raise Refused("clients weigh themselves in it, which this client with a signing key does not agree to")
+                raise Refused("clients weigh themselves in this session, which this client with a signing key refuses")
             if abs(invite.weight) > session.mass * (1 + 1e-9):
                 raise Refused(f"the weight {invite.weight:g} is above the sum of the weights, {session.mass:g}")
             self._session, self._weight = invite.session, invite.weight
@@ -204,15 +211,15 @@ class Client:
                 raise Refused(f"client {min(strangers)} is not a neighbour in this session")
             if len(bundle.sealed) + 1 < roster.shares_needed(self.id):
                 raise Refused(
-                    f"only {len(bundle.sealed)} neighbours have shared their secrets; it takes "
+                    f"only {len(bundle.sealed)} neighbours have shared their secrets; this step needs "
                     f"{roster.shares_needed(self.id) - 1}"
                 )
             for peer, (sealed, signature) in bundle.sealed.items():
                 if self.policy.signing is not None and not self._signed(peer, signature, "roster", roster.hash):
-                    raise Refused(f"client {peer} has not signed this roster: the server shows two of them")
+                    raise Refused(f"client {peer} has not signed this roster: the server sent two rosters")
                 self._held[peer] = self._opened(roster, peer, sealed)
             if values.shape != (session.length,):
-                raise Refused(f"its vector has the shape {values.shape}; the session sums {session.length} values")
+                raise Refused(f"the update has the shape {values.shape}; the session sums {session.length} values")
             words = session.grid(len(roster.members)).encode(values, session.limit(self._weight, len(roster.members)))
             context = pack([roster.hash, self.id])
             add_mask(words, keys.derive(self._secrets[2], "own mask", context), 1)
@@ -231,7 +238,7 @@ class Client:
             return Agreed(self.id, keys.sign(self.policy.signing, "survivors", survivors.signs()))
 
     def reveal(self, unmask: Unmask) -> Revealed:
-        """Of each neighbour a share of the seed of its own mask if it survived, of its masking key if it did not."""
+        """For each neighbour, a share of the seed of its personal mask if it survived, otherwise of its masking key."""
         with self._step("agreed" if self.policy.signing is not None else "masked", "revealed"):
             survivors = Survivors.read(unmask.survivors)
             if self.policy.signing is not None:
@@ -251,7 +258,7 @@ class Client:
 
     @contextmanager
     def _step(self, expected: str, following: str) -> Iterator[None]:
-        """Go to the next stage; after a refusal the session is over for this client, and its secrets are gone."""
+        """Go to the next stage; after a refusal the session has ended for this client, and its secrets are deleted."""
         if self.stage != expected:
             raise Refused(f"this step is not due: the client is at the stage {self.stage}, not {expected}")
         self.stage = "over"
@@ -277,12 +284,12 @@ class Client:
             raise Refused("the roster does not hold this client's own keys")
         if roster.least < self.policy.least:
             raise Refused(
-                f"a sum of {roster.least} clients is possible; this client wants at least {self.policy.least}"
+                f"the session allows a sum of {roster.least} clients; this client requires at least {self.policy.least}"
             )
         try:
             grid = roster.agreed.grid(len(roster.members))
         except ValueError as error:
-            raise Refused(f"its sum cannot be computed: {error}") from None
+            raise Refused(f"the sum cannot be computed: {error}") from None
         if self.policy.signing is None:
             return
         for one in roster.advertised:
@@ -296,8 +303,8 @@ class Client:
         step = math.ldexp(1, -grid.exponent)
         if step > self.policy.coarsest:
             raise Refused(
-                f"its numbers are {step:.3g} apart; this client wants {self.policy.coarsest:g} at most: use more bits "
-                "or a smaller range"
+                f"the session's numbers are {step:.3g} apart; this client requires {self.policy.coarsest:g} at most: "
+                "use more bits or a smaller range"
             )
 
     def _check_weights(self, roster: Roster, ids: Iterable[int]) -> None:
@@ -306,7 +313,7 @@ class Client:
         counts = effective(weights[id] for id in ids)
         if counts < self.policy.effective:
             raise Refused(
-                f"the weights count as {counts:.3g} clients; this client wants at least {self.policy.effective:g}"
+                f"the weights count as {counts:.3g} clients; this client requires at least {self.policy.effective:g}"
             )
 
     def _signed(self, id: int, signature: bytes, purpose: str, content: bytes) -> bool:
@@ -335,10 +342,11 @@ class Client:
         if self.id not in alive or not alive <= roster.by_id.keys():
             raise Refused("the list of survivors leaves this client out, or names clients that are not in the roster")
         if len(alive) < max(roster.least, self.policy.least):
-            raise Refused(f"only {len(alive)} clients are in the sum; it takes {max(roster.least, self.policy.least)}")
+            least = max(roster.least, self.policy.least)
+            raise Refused(f"only {len(alive)} clients are in the sum; {least} are needed")
         unknown = alive & set(roster.neighbours[self.id]) - self._held.keys()
         if unknown:
-            raise Refused(f"the sum holds client {min(unknown)}, whose shares the server did not deliver")
+            raise Refused(f"the sum contains client {min(unknown)}, whose shares the server did not deliver")
         if not roster.joined(alive):
             raise Refused("masks do not join all clients in the sum, so it would be unmasked in parts")
         if self.policy.signing is not None:
@@ -357,7 +365,7 @@ class Client:
         ]
         least = needed(max(roster.agreed.threshold, self.policy.share), len(roster.members))
         if len(valid) < least:
-            raise Refused(f"only {len(valid)} clients have signed this list of survivors; it takes {least}")
+            raise Refused(f"only {len(valid)} clients have signed this list of survivors; {least} are needed")
 
 
 def pair_key(private: bytes, roster: Roster, one: int, other: int) -> bytes:

@@ -1,4 +1,4 @@
-"""How concentrated weights are: a sum in which one client has nearly all of the weight is that client's update."""
+"""The concentration of weights: if one client has nearly all of the weight, a sum is that client's update."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def effective(weights: Iterable[float]) -> float:
-    """As how many equal clients these weights count: (Σ|a|)²/Σa².
+    """The number of equal clients as which these weights count: (Σ|a|)²/Σa².
 
     >>> effective([0.25, 0.25, 0.25, 0.25]), round(effective([0.98, 0.01, 0.01]), 2)
     (4.0, 1.04)

@@ -1,7 +1,7 @@
-"""Fixed-point numbers modulo 2^k: how real vectors become the whole numbers that are masked and summed.
+"""Fixed-point numbers modulo 2^k: the encoding of real vectors as whole numbers that are masked and summed.
 
-A value v becomes round(v·scale) modulo 2^k. The scale is the largest power of two for which no admissible sum leaves
-the middle half of the range, so a sum is never wrapped without notice:
+A value v becomes round(v·scale) modulo 2^k. The scale is the largest power of two for which every admissible sum is in
+the middle half of the range, so that an overflow is noticed:
 
 - every client's part has a limit L_i, and it refuses to send a value beyond it: |v| ≤ L_i;
 - |Σ v_i·scale| ≤ scale·Σ L_i + n/2 ≤ 2^(k−2), half of what the signed range holds;
@@ -91,7 +91,7 @@ class FixedPoint:
         if largest > bound:
             raise Overflow(
                 f"the sum has a value of {math.ldexp(largest, -self.exponent):.6g}, but {clients} clients within their "
-                f"ranges give at most {math.ldexp(bound, -self.exponent):.6g}: a client did not keep to the range, or "
+                f"ranges give at most {math.ldexp(bound, -self.exponent):.6g}: a client exceeded its range, or "
                 "masks do not cancel"
             )
         return np.ldexp(signed.astype(np.float64), -self.exponent)

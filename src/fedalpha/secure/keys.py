@@ -1,4 +1,4 @@
-"""Keys and ciphers of the secure sum, all from `cryptography`: nothing here is an algorithm of our own.
+"""Keys and ciphers of the secure sum, all from `cryptography`.
 
 X25519 (RFC 7748) agrees on secrets, HKDF-SHA256 (RFC 5869) derives a key for each purpose from them, AES-256-GCM
 carries shares from client to client through the server, AES-256-CTR expands a key to a mask, and Ed25519 (RFC 8032)
@@ -28,7 +28,7 @@ except ImportError:
 KEY = DIGEST = 32
 _NONCE, _TAG = 12, 16
 SEALED = _NONCE + _TAG
-"""How many bytes longer than its content a sealed message is."""
+"""The number of bytes by which a sealed message is longer than its content."""
 SIGNATURE = 64
 
 
@@ -65,7 +65,7 @@ def derive(secret: bytes, purpose: str, context: bytes) -> bytes:
 
 
 def seal(key: bytes, content: bytes, context: bytes) -> bytes:
-    """Encrypt and authenticate; ``context`` is authenticated, too."""
+    """Encrypt and authenticate; ``context`` is also authenticated."""
     nonce = fresh(_NONCE)
     return nonce + AESGCM(key).encrypt(nonce, content, context)
 
@@ -83,7 +83,7 @@ def stream(key: bytes) -> CipherContext:
 
 
 def commitment(secret: bytes) -> bytes:
-    """What a client publishes of a random secret of 32 bytes, so that the server can tell whether it recovered it."""
+    """The commitment to a random secret of 32 bytes, by which the server checks whether it has recovered the secret."""
     return hashlib.sha256(pack(["fedalpha", "commitment", secret])).digest()
 
 

@@ -1,9 +1,9 @@
-"""Masks, and the graph that says which clients mask each other.
+"""Masks, and the graph of the clients that mask each other.
 
-A client adds a mask of its own and one for each neighbour; of two neighbours one adds their common mask and the other
-subtracts it, so in the sum these cancel. With few clients all are neighbours (Bonawitz et al., 2017). With many, each
-has k neighbours on a ring in random order (Bell et al., 2020): work and bytes grow with k, which `degree` chooses
-to grow with the logarithm of the number of clients.
+A client adds a personal mask and one mask for each neighbour. Of two neighbours one adds their common mask and the
+other subtracts it, so that these masks cancel in the sum. With few clients all are neighbours (Bonawitz et al., 2017).
+With many, each has k neighbours on a ring in random order (Bell et al., 2020). Work and bytes grow with k, and the k
+of `degree` grows with the logarithm of the number of clients.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_mask(words: Words, key: bytes, sign: int) -> None:
 
 
 class _Others(Mapping[int, tuple[int, ...]]):
-    """All others are the neighbours of a client. For all clients these are n² numbers, so they are not kept."""
+    """All other clients, as the neighbours of a client. For all clients these are n² numbers, which are not stored."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         self._ids = dict.fromkeys(ids)
@@ -72,7 +72,7 @@ def ring(ids: Sequence[int], degree: int, salt: bytes) -> Mapping[int, tuple[int
 
 
 def joined(neighbours: Mapping[int, Sequence[int]], alive: Collection[int]) -> bool:
-    """Whether every client of ``alive`` is reached from every other one over neighbours that are alive, too.
+    """Whether every client of ``alive`` is reached from every other one over neighbours that are also alive.
 
     >>> near = ring(range(6), 2, b"")
     >>> first, *others = near[0]
@@ -100,9 +100,10 @@ def needed(threshold: float, members: int) -> int:
 def degree(clients: int, threshold: float, colluding: float, dropping: float, sigma: int = 40, eta: int = 30) -> int:
     """The smallest even number of neighbours for a random ring of many clients; 0: all are neighbours.
 
-    If at most the share ``colluding`` of the clients works with the server and the share ``dropping`` drops out, then,
-    but for 2^−sigma, no neighbourhood holds enough colluding clients to recover a secret and the ring of the honest
-    survivors stays connected; and, but for 2^−eta, every secret can be recovered (Bell et al., 2020, section 3).
+    Let at most the share ``colluding`` of the clients collude with the server, and the share ``dropping`` drop out.
+    Except with probability 2^−sigma, no neighbourhood has enough colluding clients to recover a secret, and the ring
+    of the other survivors is connected. Except with probability 2^−eta, every secret can be recovered (Bell et al.,
+    2020, section 3).
 
     >>> degree(1000, 0.5, 0.1, 0.1), degree(100_000, 0.5, 0.1, 0.1), degree(20, 0.5, 0.1, 0.1)
     (54, 70, 0)

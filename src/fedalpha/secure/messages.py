@@ -34,7 +34,7 @@ def _id(value: Any) -> bool:
 
 
 def _check_signature(signature: bytes) -> None:
-    """Signatures are passed on to all clients, so they must not be long; clients check whether they are valid."""
+    """Signatures are sent to all clients, so their length is checked here; clients check whether they are valid."""
     if len(signature) not in (0, SIGNATURE):
         raise ValueError("its signature has the wrong length")
 
@@ -92,15 +92,16 @@ class Packed:
 
 @dataclass(frozen=True)
 class Session(Packed, kind="session"):
-    """What is agreed on before a sum: one session is one sum of vectors of ``length`` words.
+    """The settings of a session, which is one sum of vectors of ``length`` words.
 
     A client of weight a sends a·x, where x is its update, of Euclidean norm at most ``clip`` (inf: any) and with values
-    of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: of the normal noise that the smallest
-    admissible set of clients adds together to every value. ``degree``: the number of neighbours, 0 for all.
+    of at most ``range``. ``mass`` bounds the sum of the weights. ``deviation``: the standard deviation of the normal
+    noise that the smallest admissible set of clients adds in total to every value. ``degree``: the number of
+    neighbours, 0 for all.
 
-    ``least`` and ``effective``: nothing is unmasked of fewer clients, or if the weights count as fewer equal ones.
-    ``broadcast``: a digest of what every client trains on, empty where the server is trusted with it: a server that
-    sends one client a model with which it alone learns would see that client's update as the sum.
+    ``least`` and ``effective``: no sum of fewer clients is unmasked, and none whose weights count as fewer equal ones.
+    ``broadcast``: a digest of the model and the settings with which every client trains, empty if the server is trusted
+    with them. Otherwise a server could send models from which only one client learns, and see its update as the sum.
 
     With ``blind``, its weight is a·exp(e) with e = ``slope``·(its loss − ``reference``), which must be at most
     ``steepest``; the first word is then the weight times ``range``.
@@ -150,7 +151,7 @@ class Session(Packed, kind="session"):
         return max(needed(self.threshold, clients), self.least)
 
     def noise(self, clients: int) -> float:
-        """The deviation of each client's noise in a roster of ``clients``: the least number of them gives all of it."""
+        """The deviation of each client's noise in a roster of ``clients``; the least number adds all of it."""
         return self.deviation / math.sqrt(self.enough(clients))
 
     def limit(self, weight: float, clients: int) -> float:
@@ -188,13 +189,13 @@ class Advertised(Packed, kind="advertised"):
         _check_signature(self.signature)
 
     def signs(self, session: bytes, settings: bytes) -> bytes:
-        """What is signed; ``settings``: those of the client, which are not sent (`Policy`)."""
+        """The signed bytes; ``settings``: those of the client, which are not sent (`Policy`)."""
         return pack([session, self.id, self.sealing, self.masking, settings])
 
 
 @dataclass(frozen=True)
 class Roster(Packed, kind="roster"):
-    """Who is in the session, with their keys; with signing keys also with their weights, which clients then check."""
+    """The members of the session with their keys; with signing keys also their weights, which clients check."""
 
     session: bytes
     members: Members
@@ -231,7 +232,7 @@ class Roster(Packed, kind="roster"):
         return ring(list(self.by_id), self.agreed.degree, self.hash)
 
     def holders(self, id: int) -> tuple[int, ...]:
-        """Who holds a share of a client's secrets: its neighbours and itself."""
+        """The clients that have a share of a client's secrets: its neighbours and itself."""
         return tuple(sorted((*self.neighbours[id], id)))
 
     def shares_needed(self, id: int) -> int:
@@ -243,7 +244,7 @@ class Roster(Packed, kind="roster"):
         return self.agreed.enough(len(self.members))
 
     def joined(self, alive: Collection[int]) -> bool:
-        """Whether masks join all clients of ``alive``. If not, the sums of the parts would be unmasked one by one."""
+        """Whether masks connect all clients of ``alive``. If not, sums of the parts would be unmasked one by one."""
         return not self.agreed.degree or joined(self.neighbours, alive)
 
 
@@ -313,7 +314,7 @@ class Agreed(Packed, kind="agreed"):
 
 @dataclass(frozen=True)
 class Unmask(Packed, kind="unmask"):
-    """Asks for shares: of the own mask of survivors, of the masking key of the others."""
+    """A request for shares: of the personal masks of survivors, and of the masking keys of the others."""
 
     survivors: bytes
     signatures: ByteMap
@@ -321,7 +322,7 @@ class Unmask(Packed, kind="unmask"):
 
 @dataclass(frozen=True)
 class Revealed(Packed, kind="revealed"):
-    """By neighbour: a share of the seed of its own mask, or of its masking key; never both."""
+    """By neighbour: a share of the seed of its personal mask, or of its masking key; never both."""
 
     id: int
     seeds: ByteMap

@@ -1,4 +1,4 @@
-"""The sum of a round: the session that a secure sum asks for, its result, and what it cost."""
+"""The sum of a round: the session of a secure sum, its result and its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHODS = {"advertised": "advertise", "shared": "share", "masked": "mask", "agre
 
 
 class Failed(Exception):  # noqa: N818 - it says what happened to a sum
-    """There is no sum, in words; ``problems`` by client."""
+    """There is no sum, with the reason; ``problems`` by client."""
 
     def __init__(self, reason: str, problems: Mapping[int, str]) -> None:
         super().__init__(reason)
@@ -33,7 +33,7 @@ class Failed(Exception):  # noqa: N818 - it says what happened to a sum
 
 @dataclass
 class Costs:
-    """Bytes and seconds of a session beside training; ``clients`` are the seconds of all of them together."""
+    """Bytes and seconds of a session without training; ``clients`` are the seconds of all clients together."""
 
     up: int = 0
     down: int = 0
@@ -49,7 +49,7 @@ class Total:
     sum: Weighted
     problems: Mapping[int, str]
     notes: Mapping[int, str] = field(default_factory=dict)
-    """By client in the sum, what it sent that could not be used."""
+    """For each client in the sum, the messages that could not be used."""
 
 
 def session_of(
@@ -63,7 +63,7 @@ def session_of(
 ) -> Session:
     """The session of a round; raises ValueError if its numbers do not fit the bits.
 
-    ``broadcast``: a digest of what clients train on, which they check where lists are signed.
+    ``broadcast``: a digest of the model and settings of training, which clients check if lists are signed.
     """
     n, terms = len(weights), secure.terms(algorithm.weigh)
     private = secure.private(algorithm)
@@ -124,7 +124,7 @@ def summed(server: Server, ask: Ask, costs: Costs) -> Total:
 
 
 def rehearsing(session: Session, ids: Iterable[int]) -> Callable[[int], Policy]:
-    """The policies of simulated clients, which want what the session offers; with signing keys if it is signed."""
+    """The policies of simulated clients, which require what the session offers; with signing keys if it is signed."""
     wanted: dict[str, Any] = {"least": session.least, "threshold": session.threshold, "effective": session.effective}
     if not session.signed:
         return lambda _: Policy(**wanted)

@@ -1,7 +1,7 @@
 """The server of a secure sum: a state machine without input or output.
 
-It collects what clients send, step by step, and works with those that delivered. Below the threshold it raises
-`TooFew`: nothing is unmasked, and the round keeps its model. What a client sent that cannot be used is in `problems`.
+The server collects the messages of each step and continues with the clients that delivered. Below the threshold it
+raises `TooFew`: nothing is unmasked, and the round keeps its model. `problems` lists messages that cannot be used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TooFew(ValueError):  # noqa: N818
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """What a session gives: the sum of the vectors of the clients ``ids``, within ``error`` of the exact one."""
+    """The result of a session: the sum of the vectors of the clients ``ids``, within ``error`` of the exact sum."""
 
     ids: tuple[int, ...]
     values: NDArray[np.float64]
@@ -50,7 +50,7 @@ class Summed:
 
 
 class Server:
-    """One session. ``weights``: by client id, what its vector is scaled by (not 0)."""
+    """One session. ``weights``: by client id, the factor of its vector (not 0)."""
 
     def __init__(self, session: Session, weights: Mapping[int, float]) -> None:
         self.session = session
@@ -104,7 +104,7 @@ class Server:
         self._shares[id] = message
 
     def bundles(self) -> dict[int, Bundle]:
-        """For each client that shared its secrets, the shares that the others have sealed for it."""
+        """For each client that shared its secrets, the shares that the others sealed for it."""
         roster = self._ready()
         self._enough(len(self._shares), len(roster.members), "shared their secrets")
         found = {}
@@ -139,7 +139,7 @@ class Server:
         return self.session.grid(len(self._ready().members))
 
     def survivors(self) -> Survivors:
-        """The clients in the sum; from here on none is added."""
+        """The clients in the sum; after this call no client is added."""
         roster = self._ready()
         self._closed = True
         self._enough(len(self._arrived), len(roster.members), "delivered")
@@ -165,7 +165,7 @@ class Server:
         self._signatures[id] = message.signature
 
     def unmasks(self) -> dict[int, Unmask]:
-        """What is asked of the survivors to remove the masks."""
+        """The requests to the survivors for the shares that remove the masks."""
         roster, survivors = self._ready(), self.survivors()
         asked = sorted(self._signatures) if self.session.signed else survivors.ids
         if self.session.signed:
@@ -235,7 +235,7 @@ class Server:
         return tuple(step for step in KINDS if step != "agreed" or self.session.signed)
 
     def ask(self, step: str) -> dict[int, Any]:
-        """What is sent to each client for its answer to a step."""
+        """The message to each client for a step."""
         match step:
             case "advertised":
                 return self.invites()
@@ -262,7 +262,7 @@ class Server:
         return roster
 
     def _enough(self, present: int, asked: int, did: str, least: int | None = None) -> None:
-        """More than the threshold of those who were asked, and ``least``: that of the session unless given."""
+        """Require more than the threshold of the asked clients, and ``least`` (by default that of the session)."""
         wanted = max(needed(self.session.threshold, asked), self.session.least if least is None else least)
         if present < wanted:
             raise TooFew(f"only {present} of {asked} clients {did}; a secure sum needs {wanted}")
@@ -278,14 +278,15 @@ KINDS: dict[str, type[Packed]] = {
 
 
 class Unusable(ValueError):  # noqa: N818
-    """Stands for a client's answer: why there is none, in words."""
+    """The reason why there is no usable answer of a client, in place of the answer."""
 
 
 def conduct(server: Server, ask: Callable[[str, dict[int, Packed]], Iterable[tuple[int, object]]]) -> Summed:
-    """Run a session: ``ask(step, messages)`` sends a message to each client and returns the answers that came.
+    """Run a session: ``ask(step, messages)`` sends a message to each client and returns the answers that arrived.
 
-    An answer is a message, its bytes, or `Unusable`. What cannot be used is a problem of that client, and the session
-    continues with the others. Raises `TooFew` below the threshold and `Overflow` beyond the range.
+    An answer is a message, its bytes, or `Unusable`. If an answer cannot be used, it is recorded as a problem of that
+    client, and the session continues with the others. Raises `TooFew` below the threshold and `Overflow` beyond the
+    range.
     """
     for step in server.steps:
         asked = server.ask(step)

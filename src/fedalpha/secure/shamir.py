@@ -1,8 +1,8 @@
-"""Shamir's secret sharing over a prime field: any t of n shares give the secret, t − 1 of them say nothing about it.
+"""Shamir's secret sharing over a prime field: any t of n shares give the secret, t − 1 shares reveal nothing about it.
 
 `cryptography` has no secret sharing. PyCryptodome has it for secrets of 16 bytes; it recomputes the coefficients for
-every secret, 0.16 s for one of 67 shares, where a server reconstructs one or two secrets per client. Here the
-coefficients of a set of holders are computed once. A share is a whole number below `PRIME`; the secret is the value
+every secret, which takes 0.16 s for 67 shares, and a server reconstructs one or two secrets per client. In this module
+the coefficients of a set of holders are computed once. A share is a whole number below `PRIME`; the secret is the value
 at 0 of a random polynomial of degree t − 1.
 """
 
@@ -66,7 +66,7 @@ class Recovery:
     """Recovers many secrets from shares of the same holders; the coefficients are computed once per set of holders."""
 
     MOST_TRIES = 200
-    """How many sets of shares are tried when some of them are wrong."""
+    """The number of sets of shares that are tried when some shares are wrong."""
 
     def __init__(self) -> None:
         self._weights: dict[tuple[int, ...], list[int]] = {}
@@ -104,7 +104,7 @@ class Recovery:
 def _sets(holders: Sequence[int], threshold: int) -> Iterator[tuple[int, ...]]:
     """Sets of ``threshold`` holders: first neighbours in a circle, one of which leaves any single holder out; then any.
 
-    With w wrong shares among n, a set that is drawn is free of them with a chance of about (1 − threshold/n)^w.
+    With w wrong shares among n, a drawn set has no wrong share with a probability of about (1 − threshold/n)^w.
     """
     n = len(holders)
     for start in range(n if threshold < n else 1):

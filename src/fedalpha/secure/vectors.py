@@ -1,4 +1,4 @@
-"""What a client puts into the sum, and what the server reads from it."""
+"""The vector that a client adds to the sum, and the server's decoding of the sum."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Vector = NDArray[np.float64]
 
 
 def prepared(session: Session, weight: float, clients: int, update: Vector, loss: float | None = None) -> Vector:
-    """The vector of one of ``clients`` in a roster: its update, clipped, times its weight, with its share of the noise.
+    """The vector of one of ``clients`` in a roster: its clipped update times its weight, with its part of the noise.
 
-    Raises `Overflow` where the values do not fit, with what would help. The server sees that text, so it holds no
+    Raises `Overflow` if the values do not fit, with a remedy. The server sees that text, so it contains no
     value of the update and no loss.
     """
     largest = float(np.max(np.abs(update), initial=0.0))
@@ -50,7 +50,7 @@ def clipped(update: Vector, most: float) -> Vector:
 
 
 def _tilt(session: Session, loss: float | None) -> float:
-    """What a client's loss makes of its weight."""
+    """The factor of a client's weight that depends on its loss."""
     if not session.blind:
         return 1.0
     if loss is None or not math.isfinite(loss):
@@ -65,7 +65,7 @@ def _tilt(session: Session, loss: float | None) -> float:
 
 
 def system_generator() -> np.random.Generator:
-    """A generator that the system's generator seeds: nobody knows its seed, so nobody can subtract what it draws."""
+    """A generator seeded by the system's generator: nobody knows its seed, so nobody can subtract its noise."""
     return np.random.Generator(np.random.Philox(int.from_bytes(fresh(16))))
 
 
@@ -80,7 +80,7 @@ class Weighted:
 def weighted(session: Session, values: Vector, error: float, mass: float) -> Weighted:
     """The weighted sum of the updates, from the sum of the vectors of clients whose public weights sum to ``mass``.
 
-    Where clients have weighed themselves, their weights are scaled so that they sum to ``mass``, too.
+    If clients have weighed themselves, their weights are also scaled so that they sum to ``mass``.
     """
     if not session.blind:
         return Weighted(values, error)

@@ -1,4 +1,4 @@
-"""A small canonical encoding: equal values have equal bytes, so that signatures and hashes cover what is meant.
+"""A small canonical encoding: equal values have equal bytes, so that signatures and hashes cover values.
 
 A value is None, a bool, a whole number of 64 bits, a float, bytes, a text, a list of values, or a mapping from whole
 numbers to values. `unpack` accepts exactly what `pack` writes; any other bytes raise `Malformed`.
@@ -15,7 +15,7 @@ _DEEPEST = 8
 
 
 class Malformed(ValueError):  # noqa: N818
-    """Bytes or fields that are not what this protocol writes."""
+    """Bytes or fields that this protocol does not write."""
 
 
 def pack(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The interface of secure sums: what a run with one needs of its other rules, and the session of a round."""
+"""The interface of secure sums: their checks of the other rules of a run, and the session of a round."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COLLUDING = DROPPING = 0.1
 class Secure(Spelled, ABC):
     """A secure sum: the server learns Σ alpha_i·x_i over the clients that delivered, and no single update x_i.
 
-    ``bits``: the words of the sum (16, 32 or 64). ``range``: the largest value of an update that can be sent; a client
-    with a larger one says so and drops out. ``clip``: clients first scale their update to this Euclidean norm, if it is
-    longer. ``threshold``: more than this share of the clients must be there at every step, or the model is kept.
-    ``neighbours``: with whom each client exchanges masks: all, an even number, or log (as few as keep the sum
-    secure if 10 % of the clients collude and 10 % drop out). ``least``: the smallest number of clients in a sum;
-    ``effective``: as how many equal clients their weights must count. ``signed``: lists are signed with keys that the
-    nodes were given, so that the server cannot lie about them.
+    ``bits``: the size of the words of the sum (16, 32 or 64). ``range``: the largest value of an update that can be
+    sent; a client with a larger value reports this and drops out. ``clip``: clients first scale their update to this
+    Euclidean norm, if it is longer. ``threshold``: more than this share of the clients must deliver in every step, or
+    the model is kept. ``neighbours``: the clients with whom each client exchanges masks: all, an even number, or log
+    (the smallest number with which the sum is secure if 10 % of the clients collude and 10 % drop out). ``least``: the
+    smallest number of clients in a sum. ``effective``: the smallest number of equal clients as which their weights may
+    count. ``signed``: lists are signed with keys that the nodes were given, so that the server cannot forge them.
     """
 
     bits: int = 32
@@ -66,7 +66,7 @@ class Secure(Spelled, ABC):
         whole(f"{name}: least", self.least, least=2)
 
     def check(self, algorithm: AnyAlgorithm) -> None:
-        """Raise ValueError for rules that need more than a sum, or that would let clients' models or losses through."""
+        """Raise ValueError for rules that need more than a sum, or that would reveal clients' models or losses."""
         combine, update, select = algorithm.combine, algorithm.update, algorithm.select
         if (not combine.linear or combine.alone) and not getattr(combine, "private", False):
             raise ValueError(
@@ -104,25 +104,25 @@ class Secure(Spelled, ABC):
 
     @staticmethod
     def private(algorithm: Any) -> Any:
-        """The combine rule that adds privacy noise, of which clients then add the parts; None if there is none."""
+        """The combine rule that adds privacy noise, parts of which the clients then add; None if there is none."""
         return algorithm.combine if getattr(algorithm.combine, "private", False) else None
 
     def weights(self, algorithm: Any, alpha: Mapping[int, float]) -> dict[int, float]:
-        """What clients scale their update by, from the weights of an order by client id, without those of 0."""
+        """The factors of the clients' updates, from the weights of an order by client id, without weights of 0."""
         most = getattr(self.private(algorithm), "c", math.inf)
         return {id: min(weight, most) for id, weight in alpha.items() if weight}
 
     def shared_out(self, algorithm: Any, total: Any, alpha: Mapping[int, float]) -> Any:
-        """The sum of a session as the round expects it, which divides it by the weight that arrived if some was lost.
+        """The sum of a session for the round, divided by the weight that arrived if some was lost.
 
-        A private sum is not divided: lost weight stays with the current model, so that nobody's weight rises above c.
+        A private sum is not divided: lost weight stays with the current model, so that no weight rises above c.
         """
         if self.private(algorithm) is None or len(total.ids) == len(alpha):
             return total.sum.values
         return total.sum.values * math.fsum(alpha[id] for id in total.ids)
 
     def played(self, algorithm: Any) -> Any:
-        """The algorithm as the server plays it: what it may not know is replaced."""
+        """The algorithm for the server, in which the parts that the server must not know are replaced."""
         return algorithm
 
     def terms(self, weigh: Any) -> dict[str, Any]:

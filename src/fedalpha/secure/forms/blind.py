@@ -1,4 +1,4 @@
-"""Weights that clients give themselves: the server learns neither updates nor losses."""
+"""Weights that clients compute themselves, so that the server learns neither updates nor losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedalpha.strategies.soft import Soft
 
 
 class Prior(Strategy):
-    """The public part of a soft rule: p. It is what the server knows of the weights."""
+    """The public part of a soft rule: p, the only part of the weights that the server knows."""
 
     prior: str = "size"
 
@@ -29,11 +29,12 @@ class Prior(Strategy):
     examples=("blind(reference=2.0)",),
 )
 class blind(Secure):
-    """One phase: each client measures its loss and weighs itself; the server learns Σ a_i and Σ a_i·x_i.
+    """One phase: each client measures its loss and computes its weight a_i; the server learns Σ a_i and Σ a_i·x_i.
 
-    ``reference``: a public loss, which cancels in the mean. a_i/p_i is exp(``steepest``) at most: a client whose loss
-    is further than T·steepest on the heavy side of the reference says so and drops out. For FedSoftWorse and
-    FedSoftBetter with losses before training. In the history alpha is then the public part p: nobody knows the rest.
+    ``reference``: a public loss, which cancels in the mean. a_i/p_i is at most exp(``steepest``): a client whose loss
+    is further than T·steepest from the reference, on the side of larger weights, reports this and drops out. For
+    FedSoftWorse and FedSoftBetter with losses before training. In the history alpha is the public part p; nobody knows
+    the actual weights.
     """
 
     bits: int = 64

@@ -1,4 +1,4 @@
-"""Weights that the server computes from losses that it sees; updates that it does not see."""
+"""The server computes weights from the clients' losses, but does not learn single updates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedalpha.strategies.plug_point import AnyAlgorithm
     examples=("masked", "masked(bits=64, clip=1.0)", "masked(neighbours=log, threshold=1/2)"),
 )
 class masked(Secure):
-    """Two phases: clients tell their losses, the server tells each its alpha_i; clients send alpha_i·x_i masked."""
+    """Two phases: clients report their losses, the server sends each its alpha_i; clients send alpha_i·x_i masked."""
 
     def played(self, algorithm: Any) -> Any:
         private = self.private(algorithm)
