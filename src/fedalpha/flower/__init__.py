@@ -1,14 +1,14 @@
-"""fedalpha on Flower: our strategies in a Flower federation, without torch on the server.
+"""fedalpha on Flower: fedalpha's strategies in a Flower federation, without torch on the server.
 
-On the server, `FedAlpha` takes the place of Flower's own strategy::
+On the server, use `FedAlpha` in place of Flower's own strategy::
 
     strategy = FedAlpha("FedSoftWorse(T=0.2)", fraction_train=0.5)
     result = strategy.start(grid, initial_arrays, num_rounds=20)
 
 On the clients, `add_loss_query` lets an existing ``ClientApp`` report its id and its loss
-(`loss_query_mod` does so for apps made with ``client_fn``); `client_app` makes a whole ``ClientApp``
-from a PyTorch model and the data of a node (`initial_arrays` and `evaluate_on` are its counterparts on
-the server).
+(`loss_query_mod` does the same for apps made with ``client_fn``). `client_app` makes a complete ``ClientApp``
+from a PyTorch model and the data of a node; `initial_arrays` and `evaluate_on` are its counterparts on
+the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A live server that does not wait: clients train from the version that they were sent, and updates enter as they come.
+"""A live buffered server: clients train from the version that they were sent, and updates are used as they arrive.
 
-It needs the loop of `FedAlpha.start`, where messages are pushed and replies are pulled. The order of arrival is that of
-real time, so two runs differ. The updates that have arrived are combined by an ordinary round.
-Clients in training are known to the running server app only: one that is started again sends them the current version.
+The server needs the loop of `FedAlpha.start`, which pushes messages and pulls replies. The order of arrival is that of
+real time, so two runs differ. The updates that have arrived are combined by an ordinary round. Only the running
+server app knows the clients in training; after a restart it sends them the current version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fedalpha.round.version import Send, Version
 from fedalpha.strategies import KNOWN_BEFORE_TRAINING
 
 _PAUSES = 0.02, 1.0
-"""The shortest and the longest pause between two looks for replies, in seconds."""
+"""The shortest and the longest pause between two checks for replies, in seconds."""
 
 
 @dataclass
@@ -61,14 +61,14 @@ class Buffered:
     def play(self, now: Round, sending: Sending, least: int, seconds: float) -> Outcome:
         """Make the next version: wait for updates until the buffer is full, then play a round with them.
 
-        A client that takes longer than ``seconds`` is given up. The outcome is also noted in ``now``.
+        The server does not wait longer than ``seconds`` for a client. The outcome is also stored in ``now``.
         """
         following = _NextVersion(self, now, sending, least, seconds)
         following.collect()
         return following.combine()
 
     def pull(self, grid: Grid) -> bool:
-        """Take the replies that are there; whether there are any. Those of one look are ordered by client."""
+        """Take the replies that have arrived, ordered by client; returns whether there are any."""
         waiting = {flight.message: id for id, flight in self.flights.items() if flight.reply is None}
         found = {}
         for reply in grid.pull_messages(list(waiting)) if waiting else ():
@@ -81,7 +81,7 @@ class Buffered:
         return bool(found)
 
     def landed(self) -> tuple[int, Flight] | None:
-        """The next client whose reply is here."""
+        """The next client whose reply has arrived."""
         if not self._landed:
             return None
         id = self._landed.pop(0)
@@ -97,7 +97,7 @@ class _NextVersion:
         self.buffer: dict[int, tuple[Flight, Report]] = {}
 
     def collect(self) -> None:
-        """Wait until the buffer is full, or until there is no client to wait for."""
+        """Wait until the buffer is full, or until no client is in training."""
         pause = _PAUSES[0]
         while True:
             came = self.owner.pull(self.sending.grid)
@@ -115,7 +115,7 @@ class _NextVersion:
             time.sleep(pause)
 
     def _land(self) -> None:
-        """Read what has arrived, in its order, until the buffer is full."""
+        """Read the replies in the order of arrival, until the buffer is full."""
         while len(self.buffer) < self.version.size and (landed := self.owner.landed()) is not None:
             id, flight = landed
             try:
@@ -130,7 +130,7 @@ class _NextVersion:
             self.buffer[id] = dataclasses.replace(flight, reply=None), report
 
     def _give_up(self, connected: Connected) -> None:
-        """Free the places of clients whose node is gone, and of those that take too long."""
+        """Free the places of clients whose node has disconnected, and of those that take too long."""
         clients, now = self.owner.dispatch.clients, time.monotonic()
         here = {clients.nodes[id]: id for id in connected.ids.tolist()}
         for id, flight in list(self.owner.flights.items()):

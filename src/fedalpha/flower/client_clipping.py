@@ -1,4 +1,4 @@
-"""Clipping on the client, where updates are sent in the clear: nobody gets a longer one, whatever the server does."""
+"""Clipping on the client, for updates that are sent unmasked, whatever the server does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _TRIES = 20
 
 
 def clipping(app: ClientApp, norm: float | None = None) -> ClientApp:
-    """The same app, which sends no update with a Euclidean norm above ``norm``; longer ones are scaled down.
+    """Wrap an app so that it sends no update with a Euclidean norm above ``norm``; longer ones are scaled down.
 
-    Without ``norm`` it is that of the server's combine rule, ``clip(mean, C=…)`` or ``noise(clip(mean, C=…), …)``;
-    with both, the smaller one. The reply says to which norm it was clipped, and `FedAlpha` refuses a reply that is
-    longer than it says. The server clips what arrives in any case. Under a secure sum use ``secured(app, clip=…)``.
+    Without ``norm`` the C of the server's combine rule is used, ``clip(mean, C=…)`` or ``noise(clip(mean, C=…), …)``;
+    with both, the smaller one. The reply contains the norm to which the update was clipped, and `FedAlpha` refuses an
+    update with a larger norm. The server clips all updates in any case. Under a secure sum use
+    ``secured(app, clip=…)``.
     """
     if norm is not None and not 0 < norm < math.inf:
         raise ValueError(f"norm = {norm}; give the largest norm of an update, a number > 0, or None")
@@ -29,7 +30,7 @@ def clipping(app: ClientApp, norm: float | None = None) -> ClientApp:
 
 
 class _Clipping(ClientApp):
-    """Wraps an app; everything but the updates of its training passes."""
+    """A wrapper of an app, which changes only the updates of its training."""
 
     def __init__(self, app: ClientApp, norm: float | None) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class _Clipping(ClientApp):
 
 
 def shortened(model: dict[str, NDArray[Any]], sent: dict[str, NDArray[Any]], most: float) -> dict[str, NDArray[Any]]:
-    """The model, moved towards the one that was sent until it is at most ``most`` away; the same object if it is.
+    """The model, moved towards the sent model until its distance is at most ``most``; the same object if it already is.
 
     >>> shortened({"w": np.array([3.0, 4.0])}, {"w": np.zeros(2)}, 1.0)["w"].round(3)
     array([0.6, 0.8])

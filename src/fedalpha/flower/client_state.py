@@ -1,8 +1,8 @@
-"""A client's state between rounds, on the client's side.
+"""A client's state between rounds, in the client app.
 
-By default it travels: the server sends the state of the last round in which the client's report counted, and the
-client sends the next one with its report. If the server says that states stay on the nodes, it sends the number of
-that round instead, and the node keeps its states under the numbers of their rounds.
+By default the state is part of the messages: the server sends the state of the last round in which the client's report
+was used, and the client sends the next state with its report. If states stay on the nodes, the server sends the number
+of that round instead, and the node keeps its states under the numbers of their rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kept:
         return unpack(str(tree), {name: array.numpy() for name, array in (arrays or {}).items()})
 
     def put(self, state: Mapping[str, Any], content: RecordDict) -> None:
-        """Send the next state with the reply, or keep it on the node together with the one that counts so far."""
+        """Send the next state with the reply, or keep it on the node together with the last one that was used."""
         if not state:
             return
         tree, found = pack(state)

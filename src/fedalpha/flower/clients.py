@@ -1,4 +1,4 @@
-"""Which client is behind which node, and what the server remembers of each client."""
+"""The node of each client, and the server's memory of each client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedalpha.flower.replies import Rejected, client_id, metrics_of, number
 from fedalpha.text import shown
 
 Source = Literal["query", "evaluate", "train"]
-"""Where F_i(w_t) comes from: a query, the evaluation of w_t, or the client's last training (an estimate)."""
+"""The source of F_i(w_t): a query, the evaluation of w_t, or the client's last training (an estimate)."""
 RETRY = 30.0
 """Seconds after which a node that did not report a usable id is asked again."""
 
@@ -55,9 +55,9 @@ def connected(grid: Grid) -> dict[int, Node]:
 
 @dataclass
 class KnownClients:
-    """Which client is behind which node, and what clients last reported.
+    """The node of each client, and what clients last reported.
 
-    A client is known by the id that it reports. An id that a connected node holds is not given to another node. If
+    A client is identified by the id that it reports. An id that a connected node has is not given to another node. If
     node authentication is on, an id stays with the key that claimed it first.
     """
 
@@ -85,7 +85,7 @@ class KnownClients:
     _seen: dict[int, Node] = field(default_factory=dict)
 
     def memory(self) -> dict[str, Any]:
-        """What a restarted server needs."""
+        """The state that a restarted server needs."""
         return {"sizes": self.sizes, "keys": self.keys, "losses": {i: list(told) for i, told in self.losses.items()}}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class KnownClients:
         return str(self._seen.get(node, node))
 
     def estimates(self, ids: Iterable[int], server_round: int) -> dict[int, float]:
-        """The losses that need no query in this round; those of other clients have to be asked for.
+        """The losses that need no query in this round; the server has to ask the other clients.
 
         The loss of an evaluation is F_i(w_t) if it is of the round before. A client that answers no queries counts
         with the loss that it last reported, and before it has reported one with the mean of all others.
@@ -116,7 +116,7 @@ class KnownClients:
         return found
 
     def measured(self, ids: list[int]) -> list[int]:
-        """The clients that have told their size; all of them as long as no client has told one."""
+        """The clients that have reported their size; all clients as long as no client has reported one."""
         found = [id for id in ids if id in self.sizes]
         if not found:
             return ids
@@ -189,7 +189,7 @@ class KnownClients:
         return ids
 
     def _hear(self, here: Mapping[int, Node], node: int, reply: Message | None, needs_query: bool) -> None:
-        """Enter a node under the id that it reports, or note why it is left out."""
+        """Register a node under the id that it reports, or store why it is left out."""
         try:
             if reply is not None and reply.has_error() and not needs_query:
                 self._name(here, node, reply)
@@ -206,7 +206,7 @@ class KnownClients:
             self._again[node] = time.monotonic() + RETRY
 
     def _name(self, here: Mapping[int, Node], node: int, reply: Message) -> None:
-        """Enter a node whose app does not answer queries under its node id."""
+        """Register a node whose app does not answer queries under its node id."""
         id = node % 2**63  # node ids are unsigned; ids of clients are int64
         self._claim(here, id, here[node])
         self.nameless.add(id)

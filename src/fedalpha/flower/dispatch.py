@@ -1,4 +1,4 @@
-"""Carries out the orders of a round by messages: which clients are connected, their losses, training and evaluation."""
+"""The orders of a round, carried out by messages: connected clients, their losses, training and evaluation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 @dataclass(frozen=True)
 class Sending:
-    """What messages are made from: the arrays and the configuration that Flower passes, and the grid."""
+    """The content of messages: the arrays and the configuration that Flower passes, and the grid."""
 
     grid: Grid
     arrays: ArrayRecord
@@ -64,7 +64,7 @@ class Dispatch:
     def connected(self, grid: Grid, least: int, server_round: int, patient: bool = True) -> Connected:
         """The clients that are connected, when there are at least ``least`` of them.
 
-        If not ``patient``, new nodes take part from the call on in which their answer is there.
+        If not ``patient``, new nodes take part from the call on in which their answer has arrived.
         """
         timeout = (self.query_timeout or self.wait_for_nodes) if patient else 0.0
         ids = self.clients.wait(grid, least, self.wait_for_nodes, timeout, server_round, self._needs_query)
@@ -74,7 +74,7 @@ class Dispatch:
 
     @property
     def _needs_sizes(self) -> bool:
-        """Whether only clients whose size is known can take part, because their chances or shares depend on it."""
+        """Whether only clients of known size can take part, because their probabilities or shares depend on it."""
         algorithm = self.rules.algorithm
         return algorithm.select.sizes_first or "design" in algorithm.weigh.requires
 

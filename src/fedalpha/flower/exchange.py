@@ -67,7 +67,7 @@ def matched(messages: Mapping[int, Message], replies: Iterable[Message]) -> dict
 class Pulled(Iterable[Message]):
     """The replies to training messages. Those that are not pulled yet wait on the SuperLink.
 
-    Code that iterates over it (a subclass of `FedAlpha`) gets all replies at once; `by_client` then uses the same.
+    Code that iterates over this object (a subclass of `FedAlpha`) gets all replies at once; `by_client` then uses them.
     """
 
     def __init__(self, grid: Grid, messages: list[Message], clients: Mapping[int, int], seconds: float) -> None:
@@ -88,7 +88,7 @@ class Pulled(Iterable[Message]):
         return self._all is None
 
     def by_client(self) -> Iterator[tuple[int, Message | None]]:
-        """Each client's reply in the order of the ids; None if there is none in time."""
+        """Each client's reply in the order of the ids; None if none arrived in time."""
         if self._all is None:
             return self._pull()
         found = matched(self._sent, self._all)
@@ -104,7 +104,7 @@ class Pulled(Iterable[Message]):
 
 
 def by_client(messages: Mapping[int, Message], replies: Iterable[Message]) -> Iterator[tuple[int, Message | None]]:
-    """Each client's reply in the order of the ids, whether replies are pulled or all there."""
+    """Each client's reply in the order of the ids, for pulled replies and for a list of replies."""
     if isinstance(replies, Pulled):
         return replies.by_client()
     found: dict[int, Any] = matched(messages, replies)
@@ -112,7 +112,7 @@ def by_client(messages: Mapping[int, Message], replies: Iterable[Message]) -> It
 
 
 class Shown(Grid):
-    """A grid on which only the chosen nodes can be seen: what a Flower strategy samples from."""
+    """A grid with only the chosen nodes, from which a Flower strategy samples."""
 
     def __init__(self, grid: Grid, nodes: Iterable[int]) -> None:
         self._grid = grid

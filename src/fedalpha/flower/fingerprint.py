@@ -1,4 +1,4 @@
-"""A digest of a training message, by which clients know that all of them train on the same."""
+"""A digest of a training message, by which clients check that all of them train on the same message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedalpha.secure.wire import pack
 def fingerprint(content: RecordDict) -> bytes:
     """The digest of all records but that of the secure sum: names, arrays with their form, and settings.
 
-    Without it a lying server could send one client a model, or a learning rate, with which it alone learns: the sum
+    Without it a lying server could send models or learning rates with which only one client learns. The sum
     would then be that client's update (Pasquini, Francati and Ateniese, 2022).
     """
     records = sorted((name, record) for name, record in content.items() if name != SECURE)

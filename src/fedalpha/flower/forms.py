@@ -1,7 +1,7 @@
-"""The form in which a server holds models: NumPy arrays for a plain mean, tensors for all other rules.
+"""The form of the server's models: NumPy arrays for a plain mean, tensors for all other rules.
 
 `NumpyForm` needs no torch. `fedalpha.flower.torch_form.TorchForm` wraps arrays as tensors without copying them, so that
-the rules of a simulation are used as they are.
+the rules of a simulation are used without changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedalpha.round import ServerState
 
 
 class Form(Protocol):
-    """How models are held between messages and rules."""
+    """The form of models between messages and rules."""
 
     def broadcast(self, arrays: Arrays) -> Any:
         """The first broadcast."""
@@ -31,7 +31,7 @@ class Form(Protocol):
         """NumPy arrays as a model, not copied."""
 
     def report(self, report: Report) -> Any:
-        """A report as the rules see it."""
+        """A report in the form that the rules use."""
 
     def reports(self, items: Sequence[Any], running: Running | None) -> Any:
         """All reports of a round."""

@@ -1,4 +1,4 @@
-"""The rows of a live federation and its run folder, which is that of `fedalpha.run`.
+"""The rows of a live federation and its run folder, which has the form of that of `fedalpha.run`.
 
 A server app that is killed and started again continues from the folder; see `fedalpha.runs.folder`.
 """
@@ -25,7 +25,7 @@ Restore = Callable[[dict[str, Any], ServerState], ServerState]
 
 
 class Journal:
-    """The rows of a run so far. With ``out`` they, and the state after every round, are in a run folder."""
+    """The rows of a run so far. With ``out`` the rows and the state after every round are stored in a run folder."""
 
     def __init__(self, out: str | Path | None, callbacks: Sequence[str | Callback] = ()) -> None:
         if out is not None and Path(out).exists() and not Path(out).is_dir():
@@ -53,8 +53,8 @@ class Journal:
         """Lock the folder until `close` or the end of the process. Returns the state in it, if there is one.
 
         Raises if the folder holds another run, or, with ``new``, if it holds finished rounds at all. ``begun`` is the
-        `digest` of the arrays with which the run begins. If the stored run began with others, this is only logged: an
-        initial model that was not drawn from a seed differs at each start.
+        `digest` of the arrays with which the run begins. If the stored run began with others, the difference is only
+        logged, because an initial model that was not drawn from a seed differs at each start.
         """
         if self.out is None or self._folder is not None:
             return None
@@ -143,7 +143,7 @@ def digest(arrays: Arrays) -> str:
 
 
 def form_of(arrays: Arrays) -> str:
-    """The names, shapes and dtypes of a model in few words, to tell one model from another."""
+    """A short text of the names, shapes and dtypes of a model, to distinguish models."""
     form = "; ".join(f"{name} {array.dtype} {list(array.shape)}" for name, array in sorted(arrays.items()))
     values = sum(array.size for array in arrays.values())
     return f"{len(arrays)} arrays, {values} values, {hashlib.sha256(form.encode()).hexdigest()[:8]}"

@@ -11,7 +11,7 @@ _RECORDS = {"train": ("fitins", "fitres"), "evaluate": ("evaluateins", "evaluate
 
 
 def translated(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Pass a message on as a ``client_fn`` app reads it; the reply in the form of present apps."""
+    """Translate a message for a ``client_fn`` app, and its reply to the form of present apps."""
     category = message.metadata.message_type.split(".")[0]
     ins, res = _RECORDS.get(category, ("", ""))
     sent = message.content

@@ -1,4 +1,4 @@
-"""What is recorded of a round: its row, the users' own metrics, and the accuracy that a rule may look at."""
+"""The record of a round: its row, the users' own metrics, and the accuracy that rules may use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fedalpha.round import Algorithm, tell
 from fedalpha.strategies import Strategy
 
 _KINDS = {"accuracy": "acc", "loss": "loss", "eval_loss": "loss"}
-"""What the names of metrics of a kind contain, by the usual names, which are the defaults."""
+"""For each usual name of a metric (the defaults), a text that names of this kind of metric contain."""
 _LONGEST = 1000
 """Metrics, numbers of a list, and characters of a name that a row keeps of a user's metrics."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Under which metrics the replies of clients have what the server looks at."""
+    """The names of the metrics in clients' replies that the server uses."""
 
     losses: Mapping[str, str]
     """By kind of loss, as ``config.json`` stores them: those of training replies, ``evaluate`` only if it was given."""
@@ -60,7 +60,7 @@ class Keys:
 
 
 class Noted:
-    """What is known of the current round, until its row is written."""
+    """The record of the current round, until its row is written."""
 
     def __init__(self, algorithm: Algorithm, liars: int, keys: Keys, evaluating: bool, late: bool) -> None:
         self.algorithm, self.liars = algorithm, liars
@@ -84,7 +84,7 @@ class Noted:
         self._started = time.monotonic()
 
     def check(self, rule: Strategy, server: bool, clients: bool, source: str) -> None:
-        """Raise if the rule looks at something that nobody measures."""
+        """Raise if the rule needs a value that is not measured."""
         if "accuracy" in rule.requires and not server and not clients:
             raise ValueError(f"{rule} looks at accuracy: pass evaluate_fn= to start, or fraction_evaluate > 0")
         if source == "evaluate" and not clients:
@@ -145,7 +145,7 @@ class Noted:
         return record
 
     def _name_largest(self, sizes: Mapping[int, float]) -> None:
-        """Name a client that says it has most of the examples: the averages are then its metrics. Once a client."""
+        """Log, once per client, that a client reports most of the examples: the averages are then its metrics."""
         if len(sizes) < 3:
             return
         client = max(sizes, key=lambda id: sizes[id])
@@ -160,7 +160,7 @@ class Noted:
             )
 
     def look(self, name: str, record: MetricRecord | None) -> None:
-        """Keep evaluation metrics; the accuracy among them is what a rule may look at."""
+        """Keep evaluation metrics; rules may use the accuracy among them."""
         if record is None:
             return
         log(INFO, "fedalpha: %s: %s", "evaluation" if name == "server" else "clients' evaluation", record)
@@ -180,7 +180,7 @@ class Noted:
             )
 
     def row(self, server_round: int, watch: Watch, rows: list[dict[str, Any]], best: int | None) -> dict[str, Any]:
-        """The complete row of the round; afterwards nothing of the round is kept. ``rows`` are the earlier ones."""
+        """The complete row of the round, after which its record is cleared. ``rows`` are the earlier ones."""
         found = self._row(server_round, best)
         if stopped := watch.stopped([*rows, found]):
             found = self._row(server_round, best, stopped)
@@ -254,7 +254,7 @@ class Noted:
 
 
 def named(record: Mapping[str, Any], key: str) -> str:
-    """``key``, or, if it is a usual one that the record lacks, the only name of that kind."""
+    """``key``; if it is a usual name that the record lacks, the only name of that kind."""
     names = [name for name in record if _KINDS[key] in name.lower()] if key not in record and key in _KINDS else []
     return names[0] if len(names) == 1 else key
 
@@ -293,8 +293,8 @@ def average(
 ) -> MetricRecord | None:
     """Apply a Flower metrics function to the metrics that most replies hold; None if there are none or it fails.
 
-    A metric is averaged over the replies that hold it as most do: as a finite number, or as a list of the same length.
-    So one client can neither add a metric nor remove one.
+    A metric is averaged over the replies in which it has the most frequent form: a finite number, or a list of one
+    length. A single client can therefore neither add nor remove a metric.
     """
     if not contents:
         return None

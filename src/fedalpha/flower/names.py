@@ -1,4 +1,4 @@
-"""Names of what fedalpha adds to messages."""
+"""Names of the records and keys that fedalpha adds to messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TREE, COMMITTED, FRESH = "tree", "committed", "fresh"
 BATCH = f"{OURS}batch"
 """In the configuration of a loss query: the number of samples from which the loss is estimated."""
 UPLOAD = f"{OURS}upload"
-"""In the configuration of a training message: how the update is to be written; the ArrayRecord of what was written."""
+"""In the configuration of a training message: the upload; the ArrayRecord of the encoded update."""
 CLIP = f"{OURS}clip"
 """In the configuration of a training message: the norm to which the combine rule clips updates."""
 CLIPPED = f"{OURS}clipped"
-"""The ConfigRecord in which a client says to which norm it has clipped its update, under the key ``norm``."""
+"""The ConfigRecord with the norm to which a client has clipped its update, under the key ``norm``."""
 SECURE = f"{OURS}secure"
 """The ConfigRecord of the secure sum: a message of the protocol, or why a client refuses to continue."""
 ASK_SECURE = "query.secure"

@@ -1,4 +1,4 @@
-"""Arrays as Flower's records, and back, without copies where the memory can be shared."""
+"""Conversion between arrays and Flower's records, without copies if the memory can be shared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _array(value: NDArray[Any]) -> Array:
 
 
 def check_numbers(arrays: Arrays) -> None:
-    """Raise ValueError if the arrays with which a run begins are not ones that can be averaged, or kept as buffers."""
+    """Raise ValueError if the initial arrays of a run can neither be averaged nor kept as buffers."""
     for name, value in arrays.items():
         dtype = value.dtype
         if dtype.kind not in "biuf" or dtype.itemsize > 8 or not dtype.isnative:

@@ -1,4 +1,4 @@
-"""The plug points of a round as a Flower strategy fills them: its sampling, a mean in NumPy, its server optimiser."""
+"""The rules of a round that a Flower strategy provides: its sampling, a mean in NumPy, its server optimiser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedalpha.strategies.plug_point import PlugPoint
 class Connected:
     """The clients that are connected, by id; sizes as last reported, NaN where a client has not reported one.
 
-    If all sizes are 0, they count as unknown. So clients that had no data are asked again.
+    If all sizes are 0, they count as unknown, so that clients without data are asked again.
     """
 
     ids: Ids
@@ -72,7 +72,7 @@ class fraction(Select):
 
 
 class Mean(PlugPoint):
-    """Σ alpha_i·w_i, to the bit what ``mean`` gives in torch."""
+    """Σ alpha_i·w_i, with the same bits as ``mean`` in torch."""
 
     linear = True
     alone = None
@@ -128,8 +128,8 @@ class Replace(PlugPoint):
 class Optimiser(PlugPoint):
     """A Flower server optimiser. It receives the combined model as if one client had sent it.
 
-    What it remembers is the state of this rule: it is set before the step and read after it. ``buffers`` are patterns
-    of the names of arrays that are not trained (running means, counters): these come from the aggregate.
+    The optimiser's memory is the state of this rule: it is set before the step and read after it. ``buffers`` are
+    patterns of the names of arrays that are not trained (running means, counters): these come from the aggregate.
     """
 
     def __init__(self, over: flower.FedAvg, form: Form, buffers: Sequence[str]) -> None:
@@ -164,4 +164,4 @@ class Optimiser(PlugPoint):
 
 
 _SET_ANEW = ("current_arrays",)
-"""What Flower's optimisers set in every round from the arrays that they send."""
+"""Attributes that Flower's optimisers set in every round from the arrays that they send."""

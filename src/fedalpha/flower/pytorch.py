@@ -1,4 +1,4 @@
-"""For users of PyTorch: a whole ``ClientApp``, the initial arrays and an evaluation for the server."""
+"""For users of PyTorch: a complete ``ClientApp``, the initial arrays and an evaluation for the server."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def client_app(
     client_id: Callable[[Context], int] = stable_id,
     device: str = "cpu",
 ) -> ClientApp:
-    """A ``ClientApp`` that trains ``model`` on ``data`` as a client of the embedded engine does, to the bit.
+    """A ``ClientApp`` that trains ``model`` on ``data`` with the same bits as a client of the embedded engine.
 
     ``data`` and ``test`` are (x, y), or functions of the node's context that return it; ``classes`` is needed
-    for models named by text, since one node may not hold all labels. ``update`` is a client update or its
-    text, such as ``sgd(lr=0.1, epochs=2)``. Updates are sent through the server's upload, if it has one. The app
-    answers ``train``, ``query.client``, ``query.loss`` and, where there is ``test``, ``evaluate``.
+    for models named by text, because one node may not have all labels. ``update`` is a client update or its
+    text, such as ``sgd(lr=0.1, epochs=2)``. Updates are encoded by the server's upload, if it has one. The app
+    answers ``train``, ``query.client``, ``query.loss`` and, with ``test``, ``evaluate``.
 
     >>> app = client_app("softmax", (torch.rand(8, 4), torch.tensor([0, 1] * 4)), classes=2)
     """
@@ -110,7 +110,7 @@ class _Node:
         return tell_loss(message, context, self.loss, self.client_id)
 
     def loss(self, message: Message, context: Context) -> tuple[float, int]:
-        """F_i of the model in a message, on all of the client's data or on as many samples as it asks for."""
+        """F_i of the model in a message, on all of the client's data or on the requested number of samples."""
         _, arrays, config = _parts(message)
         data = _examples(self.data, context)
         some, batch = data, int(config.get(BATCH, len(data)))
@@ -144,7 +144,7 @@ class _Node:
         return Message(content, reply_to=message)
 
     def trained(self, upload: Any, *given: Any) -> tuple[Report, Packed | None]:
-        """The report of a training, and what stands for the parameters that it lacks if the server names an upload."""
+        """The report of a training, and the encoded update in place of the parameters if the server names an upload."""
         if upload is None:
             return self.method.update(self.site, *given), None
         written = Compressed(self.method, UPLOADS.parse(upload)).written(self.site, *given)

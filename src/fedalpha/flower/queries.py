@@ -1,4 +1,4 @@
-"""Queries that a client answers before it trains: its id, and its loss under the model it was sent.
+"""Queries that a client answers before training: its id, and its loss under the model in the query.
 
 Both are Flower *query* messages: ``query.client`` (stable id and number of examples) and
 ``query.loss`` (the loss of the arrays in the message, on this client's training data).
@@ -25,7 +25,7 @@ LABELS = "labels"
 """The metric of a training reply with the client's class counts, for rules that need ``labels``."""
 METRICS = "metrics"
 WANTED = "fedalpha.losses"
-"""In the configuration of a training message: what the rule looks at besides the ``train`` loss."""
+"""In the configuration of a training message: the values that the rule needs besides the ``train`` loss."""
 
 Loss = Callable[[ArrayRecord, Context], tuple[float, int]]
 """``loss(arrays, context) -> (mean loss on this client's training data, number of examples)``."""
@@ -35,7 +35,7 @@ _Answer = Callable[[Message, Context], tuple[float, int]]
 def stable_id(context: Context) -> int:
     """The client's id: ``client-id`` of the node's configuration, otherwise ``partition-id``.
 
-    A node id cannot be used: Flower draws a new one whenever a node registers again.
+    A node id cannot be used, because Flower draws a new one whenever a node registers again.
     """
     for key in (CLIENT_ID, "partition-id"):
         value = context.node_config.get(key)
@@ -59,11 +59,9 @@ def add_loss_query(
 
     ``loss(arrays, context)`` returns the mean loss on this client's training data and the number of
     examples. Without it the loss is that of the app's own ``@app.evaluate()``: its metric ``loss`` or ``eval_loss``,
-    or the only one whose name contains "loss". ``examples(context)`` returns the number of examples alone, before
-    anything else is asked; without it the number is learnt from the client's first loss or model.
-
-    Mods of the whole app (clipping, noise …) are made for training and do not see the queries. ``mods`` are mods of
-    the queries.
+    or the only one whose name contains "loss". ``examples(context)`` returns only the number of examples, before other
+    queries; without it the number is known after the client's first loss or model. Mods of the whole app (clipping,
+    noise …) are made for training and are not applied to queries. ``mods`` are mods of the queries.
 
     >>> app = add_loss_query(ClientApp(), lambda arrays, context: (0.5, 100))
     """

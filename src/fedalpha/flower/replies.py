@@ -19,7 +19,7 @@ from fedalpha.text import plain, shown
 from fedalpha.upload import Upload, added
 
 LARGEST = 2.0**53
-"""The largest size or count that a reply may hold: larger whole numbers cannot be told apart as floats."""
+"""The largest size or count in a reply: larger whole numbers cannot be distinguished as floats."""
 _NUMPY = "numpy.ndarray"
 _LONGEST_HEADER = 10_000
 _LONGEST_REASON = 2_000
@@ -27,7 +27,7 @@ _SAME = "send back the arrays that were received, under the same names"
 
 
 class Rejected(Exception):  # noqa: N818 - it says what happened to a reply
-    """A reply is not used, for the reason that the message gives: it may repeat names of the reply, and is short."""
+    """A reply is not used. The message gives the reason; it may contain names of the reply, and is short."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(shown(reason, _LONGEST_REASON))
@@ -87,8 +87,8 @@ def finite(metrics: Mapping[str, Any], key: str) -> float:
 def arrays_of(reply: Message | None, sent: Arrays, check: bool = True) -> Arrays:
     """The arrays of a reply: the names, shapes and dtypes that were sent, and finite (with ``check``).
 
-    The announced form, the header and the length of the data are checked before an array is made. The arrays are
-    views of the reply's bytes, which cannot be written to.
+    The announced form, the header and the length of the data are checked before an array is created. The arrays are
+    read-only views of the reply's bytes.
     """
     record = _model_of(reply)
     if record.keys() != sent.keys():
@@ -101,10 +101,10 @@ def arrays_of(reply: Message | None, sent: Arrays, check: bool = True) -> Arrays
 
 
 def uploaded_of(reply: Message | None, sent: Arrays, upload: Upload, check: bool = True) -> tuple[Arrays, int]:
-    """The arrays of a reply in which an upload stands for some of them, and the bytes of all that was sent.
+    """The arrays of a reply in which some are encoded by an upload, and the number of bytes that were sent.
 
-    The arrays that the reply holds under their own names are taken as they are: buffers and integers always are. The
-    upload stands for the others. What it announces is checked before an array is made; what it holds when it is read.
+    Arrays under their own names are used without decoding; buffers and integers are always sent in this way. The
+    upload encodes the others. Its announced form is checked before an array is created, its values when it is decoded.
     """
     whole = _model_of(reply)
     written = content_of(reply).array_records.get(UPLOAD)
@@ -141,7 +141,7 @@ def _model_of(reply: Message | None) -> ArrayRecord:
 
 
 def _all_opened(record: ArrayRecord, like: Arrays, remedy: str = _SAME) -> Arrays:
-    """The arrays called as those of ``like``. All are checked before one of them is made."""
+    """The arrays with the names of ``like``. All are checked before one of them is created."""
     for name, old in like.items():
         _check_announced(name, record[name], old, remedy)
     return {name: _opened(name, record[name], old, remedy) for name, old in like.items()}
@@ -205,7 +205,7 @@ def _view(array: Array, start: int, shape: tuple[int, ...], fortran: bool, dtype
 
 
 def _parsed(name: str, array: Array) -> tuple[int, tuple[int, ...], bool, np.dtype[Any]]:
-    """The length of the header, and what it says."""
+    """The length of the header, and its content."""
     try:
         data = io.BytesIO(array.data)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(data)]
@@ -217,7 +217,7 @@ def _parsed(name: str, array: Array) -> tuple[int, tuple[int, ...], bool, np.dty
 
 @lru_cache(maxsize=10_000)
 def header_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What NumPy writes before the values of an array in C order."""
+    """The bytes that NumPy writes before the values of an array in C order."""
     header = io.BytesIO()
     npy.write_array_header_1_0(header, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     return header.getvalue()

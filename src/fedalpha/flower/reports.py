@@ -1,4 +1,4 @@
-"""Models and reports of a Flower federation: NumPy arrays by name, and how a training reply is read."""
+"""Models and reports of a Flower federation: NumPy arrays by name, and the reading of training replies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOTHING = np.zeros(0)
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What the server sends."""
+    """The model that the server sends."""
 
     parameters: Arrays
     extras: Arrays = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Model:
         return sum(value.nbytes for value in (*self.parameters.values(), *self.extras.values()))
 
     def beyond(self, current: Model, bound: float) -> str | None:
-        """Where this model is not finite, or ``bound`` times larger than the current one; None if nowhere."""
+        """Name a value that is not finite, or ``bound`` times larger than the current ones; None if all are valid."""
         return beyond(self.parameters, current.parameters, bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A client's reply to a training message; its form was checked as it was read."""
+    """A client's reply to a training message, whose form has been checked."""
 
     id: int
     parameters: Arrays | None
@@ -69,7 +69,7 @@ class Report:
     delay: float = 0.0
     labels: Sequence[int] | None = None
     uploaded: int | None = None
-    """The bytes in which its model was sent; None for those of the model."""
+    """The number of bytes in which its model was sent; None for that of the model."""
     fresh: bool = False
     """Whether the node had lost the client's state."""
 
@@ -86,7 +86,7 @@ class Report:
 
 
 def _moved(model: Arrays, sent: Arrays, current: Arrays) -> Arrays:
-    """w_t + (w_i − w_{t−τ}), array by array; to the bit what `fedalpha.combine` gives."""
+    """w_t + (w_i − w_{t−τ}), array by array; the same bits as in `fedalpha.combine`."""
     return {
         name: (current[name].astype(np.float64) + (value.astype(np.float64) - sent[name].astype(np.float64))).astype(
             value.dtype
@@ -120,7 +120,7 @@ class Reports:
         return self.total is not None
 
     def only(self, items: Sequence[Report]) -> Reports:
-        """The same with these reports alone."""
+        """A copy with only these reports."""
         return dataclasses.replace(self, items=items)
 
     def rebased(self, sent: Mapping[int, Model], current: Model) -> Reports:
@@ -163,7 +163,7 @@ class Reports:
         return cosines((old, [m[name] for m in self.models()]) for name, old in floats)
 
     def nbytes(self, broadcast: Model) -> int:
-        """What the clients uploaded: their models as they were sent, extras, and class counts of 8 bytes."""
+        """The bytes that the clients uploaded: their models as they were sent, extras, and class counts of 8 bytes."""
         if self.uploaded is not None:
             return self.uploaded
         model = sum(value.nbytes for value in broadcast.parameters.values())
@@ -180,9 +180,10 @@ class Reports:
 class Wanted:
     """What a training reply must contain: its size under ``size_key``, losses under ``loss_keys``.
 
-    ``needs`` are what the strategy looks at. ``bound`` limits the values of a model, as `Admission.bound` does for
-    the aggregate. ``extras`` are the names of what the client update sends besides a model, and ``common`` those that
-    the server has sent; the bound holds for them, too. ``upload`` is how updates are written, None for whole models.
+    ``needs`` are the values that the strategy uses. ``bound`` limits the values of a model, as `Admission.bound` does
+    for the aggregate. ``extras`` are the names of the arrays that the client update sends besides a model, and
+    ``common`` those that the server has sent; the bound also holds for them. ``upload`` encodes updates, None for
+    whole models.
     """
 
     size_key: str
@@ -214,13 +215,13 @@ class Wanted:
         return Report(id, arrays, losses, steps, samples, extras, state, labels=labels, uploaded=uploaded, fresh=fresh)
 
     def _arrays(self, reply: Message | None, check: bool) -> tuple[Arrays, int | None]:
-        """The model, and the bytes in which it was sent if those are not its own."""
+        """The model, and the number of bytes in which it was sent if that differs from the model's."""
         if self.upload is None:
             return arrays_of(reply, self.sent, check), None
         return uploaded_of(reply, self.sent, self.upload, check)
 
     def _check_clipped(self, arrays: Arrays, told: ConfigRecord | None) -> None:
-        """An update may not be longer than its client says, but for the rounding of its values."""
+        """Refuse an update that is longer than its client says, except for the rounding of its values."""
         if told is None:
             return
         norm = finite(told, "norm")
@@ -251,7 +252,7 @@ class Wanted:
         return found
 
     def _extras(self, record: ArrayRecord | None) -> Arrays:
-        """What the client update sends besides a model: arrays of the form of the model's, under a prefix."""
+        """The arrays that the client update sends besides a model, in the form of the model's, under a prefix."""
         names = frozenset() if record is None else frozenset(record)
         if names != self.extras:
             odd = sorted(names ^ self.extras)
@@ -267,7 +268,7 @@ class Wanted:
         return found
 
     def _state(self, record: ArrayRecord | None, config: ConfigRecord | None) -> tuple[dict[str, Any], bool]:
-        """A client's next state, as it came: the server keeps it and does not look inside."""
+        """A client's next state, which the server stores without reading it."""
         if config is None:
             return {}, False
         tree = config.get(TREE)

@@ -1,4 +1,4 @@
-"""A live round between its messages: what was ordered, what was heard, and how replies become reports."""
+"""A live round between its messages: the orders, the answers, and the conversion of replies to reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Round:
     asked: Asked | None = None
     """losses that were asked for because of a shadow rule"""
     shadow: dict[str, Any] | None = None
-    """what shadow rules would have weighed"""
+    """the weights of shadow rules"""
     secure: tuple[dict[str, float] | None, int] | None = None
     """the figures of the secure sum for the row, and the bytes that it sent"""
     started: float = field(default_factory=time.monotonic)
@@ -54,14 +54,14 @@ class Round:
 
     @property
     def number(self) -> int:
-        """The round as Flower counts, from 1."""
+        """The number of the round as Flower counts, from 1."""
         return self.state.round + 1
 
     def advance(self) -> Order | Outcome:
         return advance(self.rules.algorithm, self.state, self.population, self.seed, self.heard)
 
     def know(self, sizes: Mapping[int, float]) -> None:
-        """Use the sizes that are known by now."""
+        """Use the sizes that are known so far."""
         self.population = dataclasses.replace(self.population, known=dict(sizes))
 
     def addressed(self, id: int, message: Message, extras: ArrayRecord | None, on_node: bool) -> Message:
@@ -83,8 +83,8 @@ class Round:
     def read(self, replies: Iterable[Message], wanted: Wanted) -> None:
         """Turn the replies into reports.
 
-        Where the weights are known before training and the combine rule is linear, a reply that is still to be
-        pulled is checked, added to the sum of its block and dropped. Otherwise all models are held.
+        If the weights are known before training and the combine rule is linear, each reply is pulled,
+        checked, added to the sum of its block and dropped. Otherwise all models are kept in memory.
         """
         order, rules = self.order, self.rules
         assert order is not None
@@ -125,12 +125,12 @@ class Round:
             self.heard = self.heard.and_reports(self.rules.form.reports([], None), dict.fromkeys(self.messages, why))
 
     def note(self, report: Report, reply: Message) -> None:
-        """Keep what is needed of a reply after its model is gone."""
+        """Keep the parts of a reply that are needed after its model is dropped."""
         self.told[report.id] = dataclasses.replace(report, parameters=None, extras={}, state={})
         self.metrics.append(RecordDict(dict(reply.content.metric_records)))
 
     def scene(self) -> Any:
-        """Where a fault happens."""
+        """The information that a fault needs."""
         from fedalpha.defence.faults import Scene
 
         return Scene(self.seed, self.state.round, self.population.clients, self.state.broadcast)

@@ -1,4 +1,4 @@
-"""The plug points of a live federation, from the arguments of `FedAlpha`, and what these arguments must fulfil."""
+"""The rules of a live federation, from the arguments of `FedAlpha`, and the checks of these arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEANS = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flow
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a run, the form in which they hold models, and the Flower strategy whose settings are used."""
+    """The rules of a run, the form of their models, and the Flower strategy whose settings are used."""
 
     algorithm: Algorithm
     form: Form
@@ -68,7 +68,7 @@ def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.F
 
 
 class Sampling:
-    """How many clients a Flower strategy wants. Afterwards ``over`` takes all the nodes that it is shown.
+    """The number of clients that a Flower strategy samples. Afterwards ``over`` takes all the nodes that it is shown.
 
     ``least`` are the numbers of clients that must be connected, to train and to evaluate; ``evaluate`` samples the
     clients that evaluate.
@@ -165,7 +165,7 @@ def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched
 def check_live(server: Server, rules: Rules, clients: int | None, evaluating: bool, looks: frozenset[Any]) -> None:
     """Raise ValueError if a live federation cannot have this server, or if rules do not work with it.
 
-    ``looks``: what shadow rules look at.
+    ``looks``: the values that shadow rules use.
     """
     if server.waits:
         if server.first is not None:
@@ -206,7 +206,7 @@ def check_loop(server: Server) -> None:
 
 
 def check_wrapped(rules: Rules) -> None:
-    """Raise if clients send anything but a model, which Flower's privacy wrappers would clip as if it were one."""
+    """Raise if clients send more than a model, because Flower's privacy wrappers would clip all of it as a model."""
     if rules.algorithm.upload is not None:
         raise RuntimeError(
             f"upload = {rules.algorithm.upload} needs FedAlpha.start: a wrapper of FedAlpha would treat what clients "
@@ -226,7 +226,7 @@ def _secure(text: Any) -> Any:
 
 
 def _in_torch(update: Any, combine: Any, apply: Any, model: Any, buffers: Sequence[str]) -> tuple[Form, dict[str, Any]]:
-    """The rules of a simulation, and the form in which they hold models."""
+    """The rules of a simulation, and the form of their models."""
     from fedalpha.apply import APPLIES
     from fedalpha.combine import COMBINES
     from fedalpha.flower.torch_form import TorchForm
@@ -253,7 +253,7 @@ def _sends(update: Any) -> Callable[[Any], frozenset[str]]:
 
 
 def _drill(fault: Any) -> Any:
-    """The fault, if it can happen on a live federation: what clients hold cannot be changed from here."""
+    """The fault, if it can be simulated on a live federation, where the server cannot change clients' data."""
     if fault is None:
         return None
     from fedalpha.defence.faults import FAULTS, Fault
@@ -276,7 +276,7 @@ def _check_torch(given: Mapping[str, Any]) -> None:
 
 
 def identity(given: Mapping[str, Any], rules: Rules, update: Any, server: Server, watch: Watch) -> dict[str, Any]:
-    """What identifies a run, as ``config.json`` holds it: another value of any of these is another run."""
+    """The values in ``config.json`` that identify a run: a run with another value is another run."""
     algorithm, over = rules.algorithm, rules.over
     named = type(over).__name__
     plugs = {} if isinstance(algorithm.select, fraction) else {"select": str(algorithm.select)}

@@ -1,4 +1,4 @@
-"""The client's part of secure sums: an app that sends its update under masks, and never in the clear."""
+"""The client's part of secure sums: an app that sends its update only under masks."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ def secured(
     hides_losses: bool = False,
     client_id: Callable[[Context], int] = stable_id,
 ) -> ClientApp:
-    """The same app, which sends its update through secure sums only; the server needs ``FedAlpha(secure=…)``.
+    """Wrap an app so that it sends its update only through secure sums; the server needs ``FedAlpha(secure=…)``.
 
-    ``app`` answers the queries of `add_loss_query`. The client insists on sums of at least ``least`` clients, of which
-    more than the share ``threshold`` must be there (None: 1/2, with signing keys 2/3), and whose weights count as
-    ``effective`` equal ones. ``clip`` is the largest norm of an update that it ever sends, whatever the server says.
-    ``hides_losses``: no query or evaluation that tells the loss is answered; the server must use ``blind``.
+    ``app`` answers the queries of `add_loss_query`. The client requires sums of at least ``least`` clients, of which
+    more than the share ``threshold`` must deliver (None: 1/2, with signing keys 2/3), and whose weights count as at
+    least ``effective`` equal ones. ``clip`` is the largest norm of an update that the client sends, whatever the
+    server's settings. ``hides_losses``: queries and evaluations that reveal the loss are not answered; the server must
+    use ``blind``.
 
     If the node's configuration names a ``signing-key`` (PEM, Ed25519) and ``known-keys`` (JSON, client id → public key
-    in hex), lists are signed, and a server is refused that lies about who takes part or dropped out, that gives nearly
-    all weight to one client, or that sends clients different models or run configurations. Such a client refuses
-    numbers more than ``coarsest`` apart (the server chooses ``bits`` and ``range``), and ``blind`` unless it
-    ``hides_losses``.
+    in hex), lists are signed. The client then refuses a server that lies about who takes part or dropped out, that
+    gives nearly all weight to one client, or that sends clients different models or run configurations. It also
+    refuses numbers more than ``coarsest`` apart (the server chooses ``bits`` and ``range``), and ``blind`` unless
+    ``hides_losses`` is set.
     """
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(f"clip = {clip}; give the largest norm of an update, a number > 0, or None")
@@ -61,7 +62,7 @@ def secured(
 
 
 class _Secured(ClientApp):
-    """Wraps an app; nothing of it but masked vectors, its id, its number of examples and losses is sent."""
+    """A wrapper of an app, which sends only masked vectors, the client's id, its number of examples and losses."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class _Secured(ClientApp):
         return RecordDict({SECURE: ConfigRecord({CONTENT: answer.packed})})
 
     def _masked(self, message: Message, context: Context) -> RecordDict:
-        """Train, and send the update under masks with the number of examples; nothing else of the reply is sent."""
+        """Train, and send only the masked update and the number of examples."""
         asked = message.content
         bundle = Bundle.read(asked.config_records[SECURE].get(CONTENT))
         client = self._client(context)
@@ -127,7 +128,7 @@ class _Secured(ClientApp):
         return RecordDict({METRICS: MetricRecord(metrics), SECURE: ConfigRecord({CONTENT: answer.packed})})
 
     def _loss(self, message: Message, context: Context) -> float:
-        """This client's own loss under the model it was sent; it does not leave the node."""
+        """This client's loss under the model that it received; the loss does not leave the node."""
         kind = message.metadata.message_type
         message.metadata.message_type = ASK_LOSS
         try:
@@ -158,7 +159,7 @@ class _Secured(ClientApp):
 
 
 def _without_arrays(reply: Message) -> Message:
-    """What an app answers to queries and evaluations, in which no model may be."""
+    """The app's answer to a query or an evaluation, which must not contain a model."""
     if not reply.has_error():
         for name in list(reply.content.array_records):
             del reply.content[name]

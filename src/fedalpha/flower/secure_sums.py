@@ -1,4 +1,4 @@
-"""The server's part of secure sums: one session per round, by messages. The server never has a client's model."""
+"""The server's part of secure sums: one session per round, by messages. The server never gets a client's model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SecureSum:
         self.costs = Costs()
 
     def play(self, now: Round) -> dict[str, float] | None:
-        """Add what was heard to the round; returns what the session cost, None if there is no sum."""
+        """Add the answers to the round; returns the cost of the session, None if there is no sum."""
         order = now.order
         assert order is not None
         assert order.alpha is not None
@@ -70,7 +70,7 @@ class SecureSum:
         return {"bytes_up": costs.up, "bytes_down": costs.down, "seconds": seconds, "error": total.sum.error}
 
     def _broadcast(self, messages: Iterable[Message]) -> bytes:
-        """The digest of what all clients train on."""
+        """The digest of the training message of all clients."""
         contents = {id(message.content): message.content for message in messages}  # most messages share theirs
         found = {fingerprint(content) for content in contents.values()}
         if len(found) > 1:
@@ -96,7 +96,7 @@ class SecureSum:
     def _ask(
         self, now: Round, step: str, asked: dict[int, Packed], samples: dict[int, float]
     ) -> Iterator[tuple[int, object]]:
-        """Send a step to each client; yields the answers that came, in the order of the ids."""
+        """Send a step to each client; yields the answers that arrived, in the order of the ids."""
         messages = {id: self._message(now, id, step, packed) for id, packed in asked.items() if id in now.messages}
         for id, reply in self._replies(step, messages):
             if reply is None:
@@ -121,7 +121,7 @@ class SecureSum:
         return Message(content, message_type=trained.metadata.message_type, dst_node_id=node)
 
     def _replies(self, step: str, messages: Mapping[int, Message]) -> Iterable[tuple[int, Message | None]]:
-        """Masked vectors are pulled one by one, so that the server holds one of them at a time."""
+        """Masked vectors are pulled one by one, so that only one of them is in memory at a time."""
         if step == "masked":
             clients = {message.metadata.dst_node_id: id for id, message in messages.items()}
             return Pulled(self.grid, list(messages.values()), clients, self.training).by_client()
@@ -140,7 +140,7 @@ class _Given:
 
 
 def added(sent: Arrays, moves: np.ndarray[Any, np.dtype[np.float64]], mass: float) -> Arrays:
-    """``mass``·w_t + moves in float64; integer arrays keep their value, because no client's may be seen."""
+    """``mass``·w_t + moves in float64; integer arrays keep their value, because those of clients are not known."""
     found, start = dict(sent), 0
     for name, old in sorted(sent.items()):
         if is_float(old):
@@ -151,7 +151,7 @@ def added(sent: Arrays, moves: np.ndarray[Any, np.dtype[np.float64]], mass: floa
 
 
 def check(rules: Rules, source: str, evaluates: bool, shadows: bool) -> None:
-    """Raise ValueError for settings of a live federation that its secure sum does not work with, or that undo it."""
+    """Raise ValueError for settings that do not work with the secure sum of a live federation, or undo it."""
     secure, fault = rules.algorithm.secure, rules.fault
     if secure is None:
         return

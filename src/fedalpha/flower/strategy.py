@@ -1,6 +1,6 @@
 """`FedAlpha`: any fedalpha strategy, with every plug point, as a Flower strategy.
 
-The round is `fedalpha.round.advance`, as in a simulation; this module carries out its orders by messages.
+A round follows `fedalpha.round.advance`, as in a simulation; this module carries out the orders by messages.
 """
 
 from __future__ import annotations
@@ -51,36 +51,37 @@ from fedalpha.strategies import Strategy
 class FedAlpha(flower.Strategy):
     """A Flower strategy that weighs clients by a fedalpha strategy (an object or its text).
 
-    The arguments that `fedalpha.run` has too take the same texts and objects. Further arguments
-    (``fraction_train=0.5`` …) go to Flower's ``FedAvg``.
+    Arguments that `fedalpha.run` also has take the same texts and objects. Further arguments
+    (``fraction_train=0.5`` …) are passed to Flower's ``FedAvg``.
 
-    **Rules.** ``select``: which clients train; without it Flower's ``fraction_train`` says so. ``combine`` and
+    **Rules.** ``select``: the selection; without it Flower's ``fraction_train`` is used. ``combine`` and
     ``apply``: as in a simulation. ``over``: a Flower server optimiser such as ``FedAdam(eta=0.01)`` in place of
-    ``apply``; its sampling, keys and metrics functions are used. ``buffers``: patterns of the names of arrays that it
-    must not step. ``update``: the client update of `client_app`, if a part of it is computed on the server (scaffold,
-    fedpage). ``states``: where the state of such clients is kept, on the "server" (saved with the round) or on the
+    ``apply``; its sampling, keys and metrics functions are used. ``buffers``: patterns of the names of arrays that the
+    optimiser must not change. ``update``: the client update of `client_app`, if the server computes a part of it
+    (scaffold, fedpage). ``states``: the place of the state of such clients, the "server" (saved with the round) or the
     "node". ``model``: the model of `client_app`, for rules that change its width (pfnm, feddist); with it ``buffers``
-    are known. ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need torch on the server, everything else
-    NumPy only.
+    are known. ``update``, ``combine``, ``apply``, ``model`` and ``fault`` need torch on the server; the other
+    arguments need only NumPy.
 
-    **Losses.** ``losses`` says where F_i(w_t) comes from, for rules that weigh by it. "query" asks each client before
-    it trains. "evaluate" takes the metric ``eval_loss`` of the clients' evaluation of the same model, "train" the
-    loss of each client's last training: these two need no message of their own, and no change of the clients.
-    ``loss_keys`` name the metrics of replies that hold losses (kinds "train", "after", "evaluate"), ``accuracy_key``
-    the evaluation metric that rules may look at. ``signed``: losses may be negative.
+    **Losses.** ``losses`` is the source of F_i(w_t) for rules that weigh by this loss. "query" asks each client before
+    training. "evaluate" uses the metric ``eval_loss`` of the clients' evaluation of the same model, "train" the
+    loss of each client's last training; these two need neither additional messages nor changes of the clients.
+    ``loss_keys`` are the names of metrics with losses (kinds "train", "after", "evaluate"), ``accuracy_key`` is the
+    evaluation metric that rules may use. ``signed``: losses may be negative.
 
     **Server.** ``server="buffered(K=10, concurrency=30)"`` combines updates as they arrive instead of waiting for a
-    cohort. A round is then a version of the model, and ``deadline`` the time after which a client is given up. It
-    needs `start`, and evaluation on the server (``evaluate_fn``), because clients in training do not evaluate.
-    ``secure`` lets the server learn sums only ("masked", "blind(reference=1.0)"); the clients' apps are wrapped by
-    `secured`. ``upload`` is how `client_app` writes its updates ("quantised(bits=4)"); the nodes are told.
+    cohort. A round is then a version of the model, and after ``deadline`` the server no longer waits for a client. A
+    buffered server needs `start`, and evaluation on the server (``evaluate_fn``), because clients in training do not
+    evaluate. With ``secure`` the server learns only sums ("masked", "blind(reference=1.0)"); wrap the clients' apps
+    with `secured`. ``upload`` is the encoding of updates by `client_app` ("quantised(bits=4)"); the server sends it to
+    the nodes.
 
     **Protection.** ``quorum``, ``deadline``, ``fault``: as in `fedalpha.run`. ``bound``: a model with a value above
     ``bound`` times the largest one of the same array (at least 1) is refused, and such an aggregate is not installed.
     ``validation``: an evaluation on the server's data, such as `evaluate_on` returns, for ``Evaluate(reevaluate=…)``.
 
-    **Clients.** They are known by the stable id that they report (`add_loss_query`), never by their node id.
-    ``clients``: how many there are, for rules that need the number. ``seed`` draws cohorts. ``wait_for_nodes``:
+    **Clients.** Clients are identified by the stable id that they report (`add_loss_query`), not by their node id.
+    ``clients``: the number of clients, for rules that need it. ``seed`` draws cohorts. ``wait_for_nodes``:
     seconds until enough clients have reported their ids. ``query_timeout``: seconds to wait for losses (by default
     the timeout of `start`).
 
@@ -88,7 +89,7 @@ class FedAlpha(flower.Strategy):
     resumes after the last finished round; ``quorum``, ``deadline``, ``liars``, ``bound``, ``wait_for_nodes``,
     ``query_timeout`` and ``min_available_nodes`` may differ. ``evaluate``: a `fedalpha.Evaluate` with early stopping
     (``stop``), the best model (``keep``, `best`), rules whose weights are recorded but not applied (``shadow``),
-    ``liars`` and ``reevaluate``. They look at the evaluation of each round. ``callbacks``: objects, or loggers such as
+    ``liars`` and ``reevaluate``. These use the evaluation of each round. ``callbacks``: objects, or loggers such as
     "prometheus(port=9100)".
 
     >>> FedAlpha("FedWorse(k=0.1)", fraction_train=0.5, seed=1)
@@ -184,7 +185,7 @@ class FedAlpha(flower.Strategy):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What happened, one row per finished round and one for the initial model, as in ``history.jsonl``."""
+        """The history: one row per finished round and one for the initial model, as in ``history.jsonl``."""
         return self._journal.rows
 
     @property
@@ -194,7 +195,7 @@ class FedAlpha(flower.Strategy):
 
     @property
     def accuracy(self) -> float | None:
-        """The last accuracy that the rule may look at."""
+        """The last accuracy that the rule may use."""
         return self._noted.accuracy
 
     # The whole run
@@ -260,7 +261,7 @@ class FedAlpha(flower.Strategy):
         return arrays if installed is None else installed
 
     def _next_version(self, buffered: Buffered, server_round: int, sending: Sending) -> ArrayRecord:
-        """The arrays of the next version, on a server that does not wait."""
+        """The arrays of the next version, on a buffered server."""
         state, least = self._ready(server_round, sending.arrays), self._sampling.least["train"]
         if not self.over.fraction_train:
             return sending.arrays
@@ -294,7 +295,7 @@ class FedAlpha(flower.Strategy):
         self._journal.write(row, self._state, {"clients": self._clients.memory(), **self._noted.memory()})
 
     def resume(self, initial_arrays: ArrayRecord) -> ArrayRecord:
-        """The arrays to continue from: those of the last finished round, or ``initial_arrays`` if there is none.
+        """The arrays with which to continue: those of the last finished round, or ``initial_arrays`` if there is none.
 
         `start` calls this. Wrappers that do not call it (Flower's differential privacy) need
         ``wrapper.start(grid, fedalpha.resume(initial_arrays), num_rounds=n - fedalpha.rounds_done)``; the
@@ -323,7 +324,7 @@ class FedAlpha(flower.Strategy):
         return self._record
 
     def release(self) -> None:
-        """Write the model and the picture into the folder of ``out`` and unlock it; `start` does so when it ends."""
+        """Write the model and the plot into the folder of ``out`` and unlock it; `start` does this when it ends."""
         self._journal.close(self._model() if self.rows else None, True, self.best)
 
     @property
@@ -336,7 +337,7 @@ class FedAlpha(flower.Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Select a cohort; where a rule looks at losses before training, ask for them and weigh.
+        """Select a cohort; if a rule needs losses before training, ask for them and weigh.
 
         Clients with alpha = 0 are not asked to train: they upload a number instead of a model.
         """
@@ -371,7 +372,7 @@ class FedAlpha(flower.Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Check the replies one by one, weigh unless that is done already, combine and apply."""
+        """Check the replies one by one, weigh if this was not done before, combine and apply."""
         server_round = self._number(server_round)
         now, self._now = self._now, None
         if now is None or now.number != server_round:

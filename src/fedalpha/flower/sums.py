@@ -1,7 +1,7 @@
-"""Σ alpha_i·w_i in NumPy, to the bit what `fedalpha.combine.sums` gives in torch.
+"""Σ alpha_i·w_i in NumPy, with the same bits as `fedalpha.combine.sums` in torch.
 
-Float64, blocks of the id-sorted cohort merged in block order, products rounded before they are
-added; integer buffers come from the heaviest client. Arrays are widened piece by piece, in pieces that stay in the
+Sums are in float64, blocks of the id-sorted cohort are merged in block order, and products are rounded before they are
+added. Integer buffers come from the heaviest client. Arrays are converted in pieces that stay in the
 processor's cache, so no array is copied as a whole.
 """
 
@@ -23,11 +23,11 @@ from fedalpha.strategies import Array
 Arrays = dict[str, NDArray[Any]]
 """A model: arrays by name."""
 _PIECE = 1 << 14
-"""Values that are widened and added at a time; they stay in the processor's cache."""
+"""Values that are converted and added at a time; they stay in the processor's cache."""
 _SHARE = 1 << 18
 """Values that a thread takes at a time. No value depends on which thread computes it."""
 _WORTH_COMPILING = 1 << 24
-"""Sums of fewer values are done before numba would be imported."""
+"""For sums of fewer values, importing numba takes longer than the sum."""
 
 
 def is_float(value: NDArray[Any]) -> bool:
@@ -37,11 +37,11 @@ def is_float(value: NDArray[Any]) -> bool:
 class Running:
     """Σ alpha_i·w_i over the clients of an order, added in the order of their places.
 
-    ``alpha`` holds the weights of all clients of the order, whether they deliver or not: they decide the blocks.
-    Models wait until two are there, and both are then added in one pass over the sum. So blocks of one or two
-    clients need no array besides the sum; larger blocks have an array of their own, and models do not wait.
-    Replies come over a network, so this is not compiled: numba alone takes 140 MB. ``alone`` says from the norm of an
-    update w_i − w_t by how much it is multiplied before it is added; ``sent`` is w_t.
+    ``alpha`` has the weights of all clients of the order, whether they deliver or not, because these decide the blocks.
+    In blocks of one or two clients, models wait until two have arrived, and both are added in one pass over the sum, so
+    that these blocks need no array besides the sum. Larger blocks have their own array, and models do not wait.
+    This code is not compiled, because replies come over a network and numba takes 140 MB. ``alone`` computes the factor
+    of an update w_i − w_t from its norm; ``sent`` is w_t.
 
     >>> running = Running(np.array([0.25, 0.75]))
     >>> running.add(0, {"w": np.ones(2)})
@@ -128,7 +128,7 @@ class Running:
 
 
 def _adders(values: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, Callable[..., None]]:
-    """How the values of each array are added: by compiled code, or piece by piece by NumPy, to the same bytes."""
+    """The functions that add the values of each array: compiled code, or NumPy in pieces, with the same bytes."""
     large = sum(one.size for several in values.values() for one in several) >= _WORTH_COMPILING
     compiles = large and numba_version() is not None
     return {
@@ -170,9 +170,9 @@ def _add(total: NDArray[np.float64], values: Sequence[NDArray[Any]], groups: Seq
 def _in_shares(
     work: Callable[[str, slice], None], arrays: Mapping[str, NDArray[Any]], adders: Mapping[str, Callable[..., None]]
 ) -> None:
-    """Call ``work`` for parts of the arrays, which together are all of their values; threads share compiled sums.
+    """Call ``work`` for parts of the arrays that together cover all values; compiled sums use several threads.
 
-    Threads of NumPy's short operations would wait for the interpreter's lock more often than they work.
+    With NumPy's short operations, threads would mostly wait for the interpreter's lock.
     """
     parts: list[list[tuple[str, slice]]] = [[]]
     room = _SHARE
@@ -199,7 +199,7 @@ def _pieces(length: int, width: int) -> Iterator[slice]:
 
 
 def weighted_mean(alpha: Array, models: Sequence[Mapping[str, NDArray[Any]]], current: Arrays, simplex: bool) -> Arrays:
-    """The aggregate, each array in the dtype of ``current``; besides it, little memory is used.
+    """The aggregate, each array in the dtype of ``current``; little other memory is used.
 
     Off the simplex alpha are coefficients of w_t + Σ alpha_i (w_i − w_t).
     """
@@ -248,13 +248,13 @@ def mean_of(total: Arrays, current: Arrays, rest: float) -> Arrays:
 
 
 def beyond(arrays: Arrays, current: Arrays, bound: float, known: dict[str, float] | None = None) -> str | None:
-    """Where arrays are not finite, or ``bound`` times larger than the current ones (at least 1); None if nowhere.
+    """Name a value that is not finite, or ``bound`` times larger than the current ones (at least 1); else None.
 
-    ``known`` keeps the largest absolute values of the current arrays that had to be found, for the next call.
+    ``known`` caches the largest absolute values of the current arrays for the next call.
     """
     known = {} if known is None else known
     for name, value in arrays.items():
-        # Where norms are small, every value is: one pass over the array, and none over the current one.
+        # If the norms are small, every value is: one pass over the array, and none over the current one.
         if not is_float(value) or small(value, bound):
             continue
         if name not in known:
@@ -273,10 +273,10 @@ def all_finite(value: NDArray[Any]) -> bool:
 
 
 def small(value: NDArray[Any], limit: float) -> bool:
-    """Whether the norms of its pieces show that no value is beyond ``limit``, or not finite; False shows nothing.
+    """Whether the norms of its pieces prove that all values are finite and within ``limit``; False proves nothing.
 
-    The norms need not be exact: half of the squared limit is no small difference. The result of the check does not
-    depend on them, because `largest` decides where they show nothing.
+    The norms need not be exact, because a margin of half of the squared limit is large. The result of the check does
+    not depend on the norms, because `largest` decides if they prove nothing.
     """
     most = min(0.5 * limit * limit, 1e30)
     flat = value.ravel(order="K")

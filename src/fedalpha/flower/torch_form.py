@@ -24,7 +24,7 @@ from fedalpha.update import Broadcast, Report
 
 @dataclass(frozen=True)
 class Named(Architecture):
-    """An architecture of which only the names of the trained arrays are known."""
+    """An architecture for which only the names of the trained arrays are known."""
 
     names: frozenset[str]
 
@@ -99,7 +99,7 @@ def _built_in(model: Model, arrays: Arrays) -> BuiltIn:
 
 
 def tensors(arrays: Arrays) -> Parameters:
-    """Arrays as tensors, not copied. Rules do not write to them, so it does not matter that some are read-only."""
+    """Arrays as tensors, not copied. Some are read-only, which is sufficient because rules do not write to them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return {name: torch.from_numpy(np.asarray(value)) for name, value in arrays.items()}

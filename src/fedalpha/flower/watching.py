@@ -1,6 +1,6 @@
-"""What a live federation watches: when to stop, the best model, shadow rules; see `fedalpha.analysis.watch`.
+"""Early stopping, the best model and shadow rules in a live federation; see `fedalpha.analysis.watch`.
 
-The signal is the evaluation of each round: that of the server's data (``evaluate_fn``), otherwise that of the clients.
+The signal is the evaluation of each round: on the server's data (``evaluate_fn``), otherwise that of the clients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Losses = Callable[[AskLosses], tuple[Any, dict[int, str]]]
 
 
 class Watching:
-    """What `FedAlpha` watches, and how it enters the state and the rows."""
+    """The rules of `Evaluate` in a `FedAlpha`, and their part of the state and the rows."""
 
     def __init__(self, algorithm: Algorithm, evaluate: Evaluate) -> None:
         self.watch = Watch("evaluation", evaluate.stop, evaluate.keep, evaluate.shadow)
@@ -29,7 +29,7 @@ class Watching:
         self.watch.shadows.check(algorithm)
 
     def check(self, evaluated: bool) -> None:
-        """Raise if something looks at an evaluation that nobody makes."""
+        """Raise if a setting needs an evaluation that is not made."""
         if not evaluated and (self.watch.looks or self.watch.weighs_by_accuracy):
             raise ValueError(
                 "stop, keep or a shadow rule looks at accuracy or loss: pass evaluate_fn= to start, or "
@@ -37,7 +37,7 @@ class Watching:
             )
 
     def check_loop(self) -> None:
-        """Raise if the loop of rounds is not ours, so that the run cannot be stopped."""
+        """Raise if another loop drives the rounds, so that the run cannot be stopped."""
         if self.watch.condition is not None:
             raise RuntimeError(
                 f"stop = {str(self.watch.condition)!r} needs FedAlpha.start; this run is driven by another loop (a "
@@ -48,7 +48,7 @@ class Watching:
         return dataclasses.replace(state, watch=self.watch.init(clients))
 
     def ask(self, now: Round, losses: Losses) -> None:
-        """Ask the clients that train for their losses, if only a shadow rule looks at them."""
+        """Ask the clients that train for their losses, if only a shadow rule needs them."""
         assert now.order is not None
         if not self.watch.shadows.rules:
             return
@@ -59,7 +59,7 @@ class Watching:
             now.asked = Asked(now.order.ids, *losses(AskLosses(now.order.ids)))
 
     def weigh(self, now: Round, outcome: Outcome, accuracy: float | None) -> ServerState:
-        """The state after the round with those of the shadow rules; what they would have weighed is noted."""
+        """The state after the round with those of the shadow rules; their weights are stored."""
         state, shadows = outcome.state, self.watch.shadows
         if not shadows.rules:
             return state
@@ -68,7 +68,7 @@ class Watching:
         return dataclasses.replace(state, watch={**state.watch, "shadow": states})
 
     def look(self, state: ServerState, accuracy: float | None, loss: float | None) -> ServerState:
-        """The state with its model as the best one, if it is that."""
+        """The state, with its model as the best one if it is."""
         if accuracy is None and loss is None:
             return state
         found = self.watch.best(state.watch, state.round, state.broadcast.parameters, accuracy, loss)
