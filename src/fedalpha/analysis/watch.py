@@ -67,8 +67,8 @@ class Watch:
 
     def check(self, algorithm: Algorithm, accuracy: bool) -> None:
         """Raise ValueError for what this run cannot provide; ``accuracy``: whether the task has one."""
-        scores = {found.name for found in columns() if found.optional}
-        if not accuracy and (wrong := sorted(self.looks - {"loss"} - scores)):
+        scored = {found.name for found in columns() if found.scored}
+        if not accuracy and (wrong := sorted(self.looks - scored - {"loss"})):
             raise ValueError(
                 f"stop or keep looks at {wrong[0]}, but the task has no accuracy (correct=None); "
                 'use the loss: stop="patience(loss, rounds=5)", keep="best(loss)"'

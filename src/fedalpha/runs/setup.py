@@ -18,7 +18,6 @@ from fedalpha.rng import integer
 from fedalpha.round import Algorithm, ServerState
 from fedalpha.round.pacing import begin
 from fedalpha.runs.evaluate import Evaluate
-from fedalpha.task import SCORES
 from fedalpha.text import whole
 from fedalpha.update import Broadcast
 
@@ -88,7 +87,7 @@ class Setup:
         for found in columns.columns():
             if found.name not in stop.columns or not found.optional:
                 continue
-            if found.name in SCORES and found.name not in scores:
+            if found.scored and found.name not in scores:
                 asked = ", ".join([*scores, found.name])
                 remedy = f"ask for it with scores = {asked!r}, in Python Task(scores={asked!r})"
             elif found.timed and not self.pace.timed:

@@ -95,6 +95,8 @@ class Column(ABC):
     praise: ClassVar[str] = "better"
     tested: ClassVar[bool] = False
     """Whether it is measured on the test set."""
+    scored: ClassVar[bool] = False
+    """Whether only runs have it whose task asks for it by its name, as ``Task(scores=…)``."""
     panel: ClassVar[bool] = False
     """Whether a report draws it: numbers over the rounds among the diagnostics."""
 

@@ -14,6 +14,7 @@ class _Score(Column):
     better: ClassVar[Literal["higher", "lower"] | None] = "higher"
     optional = True
     tested = True
+    scored = True
 
     def present(self, context: Context) -> bool:
         return self.name in context.scores
