@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 from flwr.supercore import logger as flower_logging
 
 from fedalpha import Evaluate, weights
-from fedalpha.flower import FedAlpha, add_loss_query
+from fedalpha.flower import FedAlpha, add_loss_query, clipping, loss_query_mod, secured
 from fedalpha.store import DamagedError
 
 START = {"w": np.zeros(4, dtype=np.float32), "count": np.zeros((), dtype=np.int64)}
@@ -418,10 +418,53 @@ def test_wrong_arguments_are_named() -> None:
         FedAlpha("FedAvg", evaluate=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="every and signal of Evaluate are for simulations"):
         FedAlpha("FedAvg", evaluate=Evaluate(every=5))
-    with pytest.raises(TypeError, match="FedAlpha does not take patience"):
+    with pytest.raises(TypeError, match="FedAlpha does not take patience; "):
         FedAlpha("FedAvg", patience=3)
+    for name, instead in (
+        ("fraction_fit", "its present name is fraction_train"),
+        ("initial_parameters", "pass initial_arrays= to start"),
+        ("evaluate_fn", "pass evaluate_fn= to start"),
+        ("clock", "time is real on a live federation"),
+        ("fraction_trian", "did you mean 'fraction_train'"),
+        ("loss", "did you mean .*'losses'"),
+    ):
+        with pytest.raises(TypeError, match=f"FedAlpha does not take {name}; {instead}"):
+            FedAlpha("FedAvg", **{name: 1})
+    for share in (2, -0.1, "0.5", True):
+        with pytest.raises(ValueError, match=r"fraction_train = .*; give a share of the nodes"):
+            FedAlpha("FedAvg", fraction_train=share)
+    with pytest.raises(ValueError, match="seed = 'a'; give a whole number"):
+        FedAlpha("FedAvg", seed="a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="loss_keys = 'test_loss'; give a name for each kind"):
+        FedAlpha("FedAvg", loss_keys="test_loss")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="loss_keys: 'eval' is not a kind of loss; give train, after, evaluate"):
+        FedAlpha("FedAvg", loss_keys={"eval": "test_loss"})
+    with pytest.raises(TypeError, match="out = 3; give the path of a folder"):
+        FedAlpha("FedAvg", out=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="callbacks = 3; give a list"):
+        FedAlpha("FedAvg", callbacks=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown logger 'foo'"):
+        FedAlpha("FedAvg", callbacks="foo")
     with pytest.raises(ValueError, match="FedSoftWorse"):
         FedAlpha("FedSoftWors(T=1)")
+
+
+def test_wrong_arguments_of_start_are_named(grid_of: Any) -> None:
+    grid = grid_of(quadratic(), range(3))
+    with pytest.raises(ValueError, match="num_rounds = '3'; give a whole number"):
+        FedAlpha("FedAvg").start(grid, ArrayRecord(), num_rounds="3")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"initial_arrays is dict; give an ArrayRecord\(model.state_dict\(\)\)"):
+        FedAlpha("FedAvg").start(grid, {}, num_rounds=3)  # type: ignore[arg-type]
+
+
+def test_what_is_no_app_and_no_loss_is_named() -> None:
+    for wrap in (add_loss_query, clipping, secured):
+        with pytest.raises(TypeError, match="3 is not a ClientApp; call it with the app"):
+            wrap(3)  # type: ignore[arg-type,operator]
+    with pytest.raises(TypeError, match=r"loss = 'eval_loss' is not a function; give loss\(arrays, context\)"):
+        add_loss_query(ClientApp(), "eval_loss")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is not a function"):
+        loss_query_mod(0.5)  # type: ignore[arg-type]
 
 
 def test_a_rule_that_looks_at_accuracy_needs_an_evaluation(grid_of: Any) -> None:

@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from fedalpha.flower.names import CLIP, CLIPPED, OURS, UPLOAD
+from fedalpha.flower.queries import check_app
 from fedalpha.flower.sums import distance, is_float
 
 _TRIES = 20
@@ -24,6 +25,7 @@ def clipping(app: ClientApp, norm: float | None = None) -> ClientApp:
     update with a larger norm. The server clips all updates in any case. Under a secure sum use
     ``secured(app, clip=…)``.
     """
+    check_app(app, "clipping")
     if norm is not None and not 0 < norm < math.inf:
         raise ValueError(f"norm = {norm}; give the largest norm of an update, a number > 0, or None")
     return _Clipping(app, norm)

@@ -6,7 +6,7 @@ A server app that is killed and started again continues from the folder; see `fe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class Journal:
     """The rows of a run so far. With ``out`` the rows and the state after every round are stored in a run folder."""
 
     def __init__(self, out: str | Path | None, callbacks: Sequence[str | Callback] = ()) -> None:
+        if not isinstance(out, str | Path | None):
+            raise TypeError(f"out = {out!r}; give the path of a folder")
         if out is not None and Path(out).exists() and not Path(out).is_dir():
             raise ValueError(f"out = {str(out)!r} is a file; give a folder")
         self.out = None if out is None else Path(out).absolute()  # the log names it
@@ -126,6 +128,10 @@ class Journal:
 
 
 def _parsed(callbacks: Sequence[str | Callback]) -> list[Callback]:
+    if isinstance(callbacks, str | Callback):
+        callbacks = [callbacks]
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks = {callbacks!r}; give a list of callbacks, or of loggers' texts")
     if not callbacks:
         return []
     from fedalpha.runs.loggers import LOGGERS

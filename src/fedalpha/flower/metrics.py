@@ -26,6 +26,8 @@ from fedalpha.strategies import Strategy
 
 _KINDS = {"accuracy": "acc", "loss": "loss", "eval_loss": "loss"}
 """For each usual name of a metric (the defaults), a text that names of this kind of metric contain."""
+_OF_REPLIES = ("train", "after", "evaluate")
+"""The kinds of losses that replies can hold."""
 _LONGEST = 1000
 """Metrics, numbers of a list, and characters of a name that a row keeps of a user's metrics."""
 
@@ -41,6 +43,10 @@ class Keys:
     @staticmethod
     def of(losses: Mapping[str, str] | None, accuracy: str) -> Keys:
         """From the arguments of `FedAlpha`."""
+        if not isinstance(losses, Mapping | None):
+            raise TypeError(f"loss_keys = {losses!r}; give a name for each kind: {{'evaluate': 'test_loss'}}")
+        if unknown := sorted(losses.keys() - set(_OF_REPLIES)) if losses else []:
+            raise ValueError(f"loss_keys: {unknown[0]!r} is not a kind of loss; give {', '.join(_OF_REPLIES)}")
         return Keys({"train": "train_loss", "after": "after_loss", **(losses or {})}, accuracy)
 
     @property

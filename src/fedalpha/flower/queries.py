@@ -65,6 +65,8 @@ def add_loss_query(
 
     >>> app = add_loss_query(ClientApp(), lambda arrays, context: (0.5, 100))
     """
+    check_app(app, "add_loss_query")
+    _check_loss(loss)
     of = _evaluated(app) if loss is None else _computed(loss)
 
     def client(message: Message, context: Context) -> Message:
@@ -91,6 +93,8 @@ def loss_query_mod(
     mod. Without ``loss`` the loss is that of the client's own ``evaluate``.
     """
 
+    _check_loss(loss)
+
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         kind = message.metadata.message_type
         if kind == ASK_CLIENT:
@@ -101,6 +105,20 @@ def loss_query_mod(
         return translated(message, context, call_next)
 
     return mod
+
+
+def check_app(app: object, function: str) -> None:
+    """Raise TypeError if what is given to a ``function`` of this package is no ``ClientApp``."""
+    if not isinstance(app, ClientApp):
+        raise TypeError(f"{function}: {app!r} is not a ClientApp; call it with the app, after its handlers")
+
+
+def _check_loss(loss: object) -> None:
+    if loss is not None and not callable(loss):
+        raise TypeError(
+            f"loss = {loss!r} is not a function; give loss(arrays, context) -> (mean loss, number of examples), or "
+            "leave it out to take the loss of the app's evaluation"
+        )
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, get_args
@@ -22,11 +22,27 @@ from fedalpha.round import Admission, Algorithm
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import SELECTIONS, Select
 from fedalpha.strategies import STRATEGIES, Strategy
+from fedalpha.text import nearest
 from fedalpha.upload import UPLOADS
 
 BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked")
 """Arrays that are not trained, as PyTorch names them."""
 _MEANS = (flower.FedAvg, flower.FedAvgM, flower.FedAdagrad, flower.FedAdam, flower.FedYogi, flower.FedProx)
+
+
+_FORMERLY = {
+    "fraction_fit": "fraction_train",
+    "min_fit_clients": "min_train_nodes",
+    "min_evaluate_clients": "min_evaluate_nodes",
+    "min_available_clients": "min_available_nodes",
+}
+"""Arguments of the strategies in `flwr.server.strategy`, and their present names."""
+_OF_START = {
+    "initial_parameters": "initial_arrays",
+    "on_fit_config_fn": "train_config",
+    "on_evaluate_config_fn": "evaluate_config",
+    **{name: name for name in ("num_rounds", "timeout", "train_config", "evaluate_config", "evaluate_fn")},
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +58,16 @@ class Rules:
     """The names of the extras that the client update sends, from a broadcast."""
 
 
-def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any]) -> flower.FedAvg:
-    """The Flower strategy whose sampling, keys and metrics functions are used: a copy of ``over``, or a FedAvg."""
+def wrapped(over: flower.FedAvg | None, settings: Mapping[str, Any], own: Iterable[str]) -> flower.FedAvg:
+    """The Flower strategy whose sampling, keys and metrics functions are used: a copy of ``over``, or a FedAvg.
+
+    ``own`` are the names of the arguments that are not Flower's.
+    """
     if over is None:
-        if unknown := sorted(settings.keys() - inspect.signature(flower.FedAvg).parameters.keys()):
-            raise TypeError(f"FedAlpha does not take {', '.join(unknown)}; see help(FedAlpha) and Flower's FedAvg")
+        flowers = inspect.signature(flower.FedAvg).parameters
+        if unknown := sorted(settings.keys() - flowers.keys()):
+            raise TypeError(f"FedAlpha does not take {unknown[0]}; {_instead(unknown[0], [*own, *flowers])}")
+        _check_shares(settings)
         return flower.FedAvg(**settings)
     if settings:
         raise ValueError(f"pass {', '.join(sorted(settings))} to {type(over).__name__}(…), not to FedAlpha")
@@ -141,6 +162,24 @@ def rules(
     plugs["upload"] = None if upload is None else UPLOADS.parse(upload)
     algorithm = Algorithm(chosen, weigh=STRATEGIES.parse(strategy), admission=admission, reevaluate=reevaluate, **plugs)
     return Rules(algorithm, form, base, optimiser, _drill(fault), _sends(plugs["update"]))
+
+
+def _instead(name: str, known: Sequence[str]) -> str:
+    """What to write in place of an argument that `FedAlpha` does not have; ``known`` are those that it has."""
+    if name in _FORMERLY:
+        return f"its present name is {_FORMERLY[name]}"
+    if name in _OF_START:
+        return f"pass {_OF_START[name]}= to start"
+    if name in ("clock", "availability"):
+        return "time is real on a live federation; it is a setting of fedalpha.run"
+    return nearest(name, known)
+
+
+def _check_shares(settings: Mapping[str, Any]) -> None:
+    for name in ("fraction_train", "fraction_evaluate"):
+        share = settings.get(name, 1.0)
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"{name} = {share!r}; give a share of the nodes in [0, 1]")
 
 
 def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: Any) -> None:

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 
 from fedalpha.flower.fingerprint import fingerprint
 from fedalpha.flower.names import ASK_SECURE, CONTENT, OURS, REFUSED, SECURE, STEP
-from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, EXAMPLES, LOSS, METRICS, stable_id
+from fedalpha.flower.queries import ASK_CLIENT, ASK_LOSS, EXAMPLES, LOSS, METRICS, check_app, stable_id
 from fedalpha.secure.client import Client, Policy, Refused
 from fedalpha.secure.field import Overflow
 from fedalpha.secure.keys import digest
@@ -53,6 +53,7 @@ def secured(
     refuses numbers more than ``coarsest`` apart (the server chooses ``bits`` and ``range``), and ``blind`` unless
     ``hides_losses`` is set.
     """
+    check_app(app, "secured")
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(f"clip = {clip}; give the largest norm of an update, a number > 0, or None")
     wanted: dict[str, Any] = {"least": least, "threshold": threshold, "effective": effective, "coarsest": coarsest}

@@ -6,6 +6,7 @@ A round follows `fedalpha.round.advance`, as in a simulation; this module carrie
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from logging import INFO
 from pathlib import Path
@@ -46,6 +47,7 @@ from fedalpha.runs.callbacks import Callback
 from fedalpha.runs.evaluate import Evaluate
 from fedalpha.select import Select
 from fedalpha.strategies import Strategy
+from fedalpha.text import whole
 
 
 class FedAlpha(flower.Strategy):
@@ -135,9 +137,10 @@ class FedAlpha(flower.Strategy):
         losses: Source = "query",
         **fedavg: Any,
     ) -> None:
-        watched = evaluate or Evaluate()
+        watched, seed = evaluate or Evaluate(), whole("seed", seed)
         check_arguments(fedavg, losses, states, watched, validation)
-        self.over = wrapped(over, fedavg)
+        own = [name for name in inspect.signature(FedAlpha).parameters if name != "fedavg"]
+        self.over = wrapped(over, fedavg, own)
         self.admission = Admission(quorum, deadline, signed, bound)
         self.rules = rules(
             strategy,
@@ -211,6 +214,11 @@ class FedAlpha(flower.Strategy):
         evaluate_fn: EvaluateFn | None = None,
     ) -> flower.Result:
         """Like Flower's ``start``; with ``out`` it resumes after the last finished round."""
+        num_rounds = whole("num_rounds", num_rounds)
+        if not isinstance(initial_arrays, ArrayRecord):
+            raise TypeError(
+                f"initial_arrays is {type(initial_arrays).__name__}; give an ArrayRecord(model.state_dict())"
+            )
         self._dispatch.timeout = timeout
         self._noted.check(self.rule, evaluate_fn is not None, bool(self.over.fraction_evaluate), self._clients.source)
         self._watching.check(evaluate_fn is not None or bool(self.over.fraction_evaluate))
