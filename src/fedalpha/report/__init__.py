@@ -1,4 +1,4 @@
-"""Reports: what a study found, as a page, tables and figures."""
+"""Reports: the results of a study as a page, tables and figures."""
 
 from fedalpha.report.console import console_tables
 from fedalpha.report.findings import Findings, gather

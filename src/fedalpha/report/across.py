@@ -1,4 +1,4 @@
-"""One picture per measure over all cases of a study: how each strategy depends on what is varied."""
+"""One plot per measure over all cases of a study, which shows how each strategy depends on the varied setting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedalpha.report.findings import Findings
 def across(findings: Findings) -> list[dict[str, Any]]:
     """The measures of a study with several cases: a line per strategy, a point per case (None without a value).
 
-    Only cases that are rising or falling numbers are ``ordered`` and joined by lines, unlike "digits" and "E = 5".
+    Only cases that are increasing or decreasing numbers are ``ordered`` and joined by lines, not "digits" and "E = 5".
     """
     cases = findings.cases
     if len(cases) < 2:
@@ -52,7 +52,7 @@ def _point(row: Any) -> dict[str, Any] | None:
 
 
 def short_names(cases: Sequence[str]) -> tuple[list[str], str]:
-    """What tells the cases apart, and what they have in common (for the axis).
+    """The parts in which the names of the cases differ, and their common part (for the axis).
 
     >>> short_names(["lr=exponential(0.01, rate=0.99)", "lr=exponential(0.1, rate=0.99)"])
     (['0.01', '0.1'], 'lr=exponential(…, rate=0.99)')

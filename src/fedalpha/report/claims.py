@@ -1,4 +1,4 @@
-"""Claims against the rows: holds, contradicted, or not decided, from paired differences."""
+"""Tests of claims on the stored rows: holds, contradicted, or not decided, from paired differences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Verdict:
 def verdicts(findings: Findings, case: str) -> list[Verdict]:
     """Every comparison of every claim; the difference is ``better`` − ``than`` over common seeds.
 
-    Comparisons of the same rounds (hybrids before their change) count as one, and one with itself does not count.
+    Comparisons of the same rounds (hybrids before their change) count as one; a comparison of twins does not count.
     """
     runs = findings.curves(case)
     found: list[Verdict] = []

@@ -33,7 +33,7 @@ def write_comparison_report(folder: Path) -> Path:
 
 
 def _facts(found: Comparison, folder: Path) -> list[str]:
-    """What the runs share, as the first of them describes it."""
+    """The common settings of the runs, from the first run."""
     for strategy, by_seed in found.runs.items():
         for seed in by_seed:
             return about(configuration(folder / run_name(strategy, seed)), seed=False)
@@ -41,7 +41,7 @@ def _facts(found: Comparison, folder: Path) -> list[str]:
 
 
 def comparison_page(found: Comparison, facts: Sequence[str] = ()) -> str:
-    """The page as one file that needs no others; ``facts`` say what was run."""
+    """The page as one file that needs no others; ``facts`` describe the runs."""
     header, body = found.rows
     notes = [f"{name}: {note}" for name, note in diverged_notes(found.curves).items()]
     runs = [

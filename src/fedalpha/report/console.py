@@ -15,7 +15,7 @@ def console_tables(findings: Findings) -> None:
             title = case or findings.study.title or findings.study.name
             print_table(f"{title} (Student t over seeds; never the best round)", *results_table(findings, case))
             if findings.study.claims:
-                print_table("claims, each against the rows", *claims_table(findings, case))
+                print_table("tests of the claims on the rows", *claims_table(findings, case))
             processors = processor_table(findings, case)
             if processors[1]:
                 print_table("cells by processor", *processors)

@@ -1,4 +1,4 @@
-"""What the page and the figures show: plain values, ready for JSON."""
+"""The data of the page and the figures: plain values, ready for JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedalpha.study import Published, Result
 from fedalpha.text import counted
 
 HEAT_CELLS = 150_000
-"""A larger heat map (rounds × clients) is left out: nobody can read it, and the page would be slow."""
+"""A larger heat map (rounds × clients) is left out, because it is unreadable and makes the page slow."""
 
 
 def content(findings: Findings) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def content(findings: Findings) -> dict[str, Any]:
 
 
 def facts(findings: Findings) -> list[str]:
-    """The study at a glance."""
+    """The main facts of the study."""
     study = findings.study
     unique = {cell.key for cell in findings.cells}
     found = [
@@ -68,7 +68,7 @@ def facts(findings: Findings) -> list[str]:
 
 
 def questions(findings: Findings) -> str:
-    """What ends a cell early."""
+    """The conditions that end a cell early."""
     return ", ".join(dict.fromkeys(str(cell.stop_at) for cell in findings.cells if cell.stop_at is not None))
 
 
@@ -79,18 +79,18 @@ def run_text(findings: Findings) -> str:
     text = (
         "Paired design: for one seed every strategy has the same initial model, partition, cohorts and batches. "
         "Intervals are 95 % (Student t) over seeds; p-values are those of paired t tests, corrected by Holm's method "
-        "for the comparisons of one measure. Values belong to the final or the named round, never to the best one. "
-        "Runs that never reach p % stay in at the last round that was run (censored), which makes the mean a lower "
-        "bound (≥). A difference to such a mean is a bound too (≥, ≤); with such runs on both sides it is that of the "
-        "times cut at the last round ('cut at'), which decides no claim."
+        "for the comparisons of one measure. Values are those of the final or the named round, never of the best one. "
+        "Runs that never reach p % are censored: they count with the last round that was run, so the mean is a lower "
+        "bound (≥). A difference to such a mean is also a bound (≥, ≤). If both strategies have such runs, it is the "
+        "difference of the times cut at the last round ('cut at'), and no claim is decided by it."
     )
     if stopped:
-        text += f" {counted(stopped, 'cell')} stopped early because the question was answered ({questions(findings)})."
+        text += f" {counted(stopped, 'cell')} stopped early because their condition was met ({questions(findings)})."
     if len(kinds := processors(findings)) > 1:
         text += f" Cells ran on {len(kinds)} processors, whose arithmetic differs in the last bits: see the tables."
     if twins:
         same = counted(twins, "cell coincides", "cells coincide")
-        text += f" {same} with another one by construction: computed once."
+        text += f" {same} with another one by construction; their rows were computed once."
     return text
 
 
@@ -145,7 +145,7 @@ def line(strategy: str, curves: list[Curve]) -> dict[str, Any]:
 
 
 def diagnostics(runs: dict[str, dict[int, Curve]]) -> list[dict[str, Any]]:
-    """How rounds weighed their clients: one panel for each diagnostic with a value in some round.
+    """The diagnostics of the weights: one panel for each diagnostic with a value in some round.
 
     A round in which a seed has no value is left out.
     """
@@ -232,7 +232,7 @@ def heat_maps(findings: Findings, case: str) -> list[dict[str, Any]]:
 
 
 def alphas(result: Result, clients: int) -> Any:
-    """The matrix rounds × clients of α, NaN for clients out of the cohort; None if it was not kept."""
+    """The matrix rounds × clients of α, NaN for clients outside the cohort; None if it was not stored."""
     if "alpha" not in result.columns or result.last == 0 or result.last * clients > HEAT_CELLS:
         return None
     matrix = np.full((result.last, clients), np.nan)

@@ -1,4 +1,4 @@
-"""The report's figures as files, SVG and PNG: what the page draws, for papers and slides."""
+"""The report's figures as SVG and PNG files, for papers and slides."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _FAINT = "#8a8f98"
 _MARKS = {"≥": ">", "≤": "<"}
 """A bound is drawn as a hollow marker that points towards the value."""
-_LATE = "; hollow: some runs never got there, the value is higher"
+_LATE = "; hollow: some runs never reached it, the value is higher"
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Draw every figure of the page's data, as SVG and PNG. Returns what they show, by file name without suffix."""
+    """Draw every figure of the page's data, as SVG and PNG. Returns their descriptions, by file name without suffix."""
     written = {}
     with texts_as_written():
         for name, fig, caption in _all(data):
@@ -87,11 +87,11 @@ def _figures(data: dict[str, Any], case: dict[str, Any]) -> list[tuple[str, Figu
         caption = f"{item['title']}, paired with {data['reference']}" + "; hollow: a bound, see the table" * bound
         found.append((f"difference-{item['name'].replace('@', '-')}", _rows(data, item, zero=True), caption))
     if case["diagnostics"]:
-        found.append(("diagnostics", _diagnostics(data, case["diagnostics"]), "How each round weighed its clients"))
+        found.append(("diagnostics", _diagnostics(data, case["diagnostics"]), "Weights of each round"))
     if case["heat"]:
         found.append(("alpha", _heat(case["heat"]), "α over rounds and clients, one seed"))
     if case["partition"]:
-        found.append(("partition", _partition(case["partition"]), "Who holds which labels"))
+        found.append(("partition", _partition(case["partition"]), "Labels of each client"))
     return found
 
 
@@ -205,7 +205,7 @@ def _partition(part: dict[str, Any]) -> Figure:
 
 
 def _save(fig: Figure, path: Path) -> None:
-    """The same figure gives the same bytes: no date, no random ids."""
+    """Save a figure so that equal figures have equal bytes: without a date and random ids."""
     import io
 
     import matplotlib

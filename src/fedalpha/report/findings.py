@@ -1,4 +1,4 @@
-"""What a study's folder says: curves and summaries, from stored rows alone."""
+"""The results of a study's folder: curves and summaries, only from stored rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedalpha.study import Cell, Result, Store, Study, load_study
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """A study with the results that are there; ``results`` by the cell's key."""
+    """A study with the stored results; ``results`` by the cell's key."""
 
     study: Study
     cells: list[Cell]
@@ -61,7 +61,7 @@ class Findings:
         return found
 
     def sharing(self, case: str) -> dict[str, tuple[str, int]]:
-        """Strategies that share their first rounds with another: (the other, how many rounds)."""
+        """Strategies that share their first rounds with another: (the other, number of rounds)."""
         by_key = {cell.key: cell for cell in self.cells}
         found: dict[str, tuple[str, int]] = {}
         for strategy, by_seed in self.of(case).items():

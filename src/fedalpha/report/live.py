@@ -18,7 +18,7 @@ from fedalpha.text import plain
 
 
 def live_data(folder: Path) -> dict[str, Any]:
-    """The page's data as of now, with what is running."""
+    """The page's current data, with the running cells."""
     now = status(folder)
     running = "; ".join(f"{r['label']} (round {r['round']}/{r['rounds']})" for r in now.running)
     left = "" if now.seconds_left is None or now.done == now.total else f", about {now.seconds_left / 60:.0f} min left"
@@ -37,7 +37,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
     single = is_run(place)
     run_page(place) if single else live_data(place)  # raises at once if the folder is wrong
 
-    alone = threading.Lock()  # a page is computed once at a time, however many ask
+    alone = threading.Lock()  # only one page is computed at a time, for any number of requests
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 60  # seconds for a request to arrive
@@ -74,7 +74,7 @@ def live_server(folder: str | Path, port: int = 0) -> ThreadingHTTPServer:
             """Write nothing: the terminal belongs to the study."""
 
     class Server(ThreadingHTTPServer):
-        request_queue_size = 128  # a few clients that say nothing keep nobody waiting
+        request_queue_size = 128  # a few silent connections must not delay others
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             """Write nothing: a closed connection is not an error, and the terminal belongs to the study."""

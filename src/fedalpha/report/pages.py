@@ -1,6 +1,6 @@
-"""Tables of stored studies in a Markdown page, so that every number on it can be reproduced.
+"""Tables of stored studies in a Markdown page, so that every number on the page can be reproduced.
 
-A page marks where a table is and what it shows; `fill` writes the part between the two comments::
+Two comments mark the place and the content of a table; `fill_page` writes the part between them::
 
     <!-- fedalpha results/fmnist-r60: R_60, steps_to_60 -->
     <!-- end -->
@@ -45,7 +45,7 @@ def filled(text: str, place: Path) -> str:
 
 
 def _tables(text: str) -> list[tuple[int, int, str, str]]:
-    """The lines between which tables stand, and the folder and the measures of each."""
+    """The lines of each pair of marks, and the folder and the measures of each table."""
     found: list[tuple[int, int, str, str]] = []
     begun: tuple[int, str, str] | None = None
     marks = 0

@@ -1,4 +1,4 @@
-"""Which cells ran on which processor: the last bits of their numbers depend on it.
+"""The processors on which cells ran, because the last bits of results depend on the processor.
 
 Cells that were stored before processors were recorded are counted as one kind, "not recorded".
 """
@@ -50,7 +50,7 @@ def processor_note(findings: Findings, case: str, strategy: str) -> str:
 
 
 def processor_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
-    """Strategies × seeds by processor; no rows where all cells of the study have the same."""
+    """Strategies × seeds by processor; no rows if all cells of the study have the same."""
     header = ["processor", "strategy", "seeds"]
     kinds = processors(findings)
     if len(kinds) < 2:

@@ -1,4 +1,4 @@
-"""The picture of a race: how candidates were dropped in tuning, and how the methods did on held-out seeds."""
+"""The plot of a race: the drops of candidates in tuning, and the leads of methods on held-out seeds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _draw(journal: dict[str, Any], case: str, found: dict[str, Any], path: Path)
 
 
 def _tuning(ax: Axes, found: dict[str, Any], measure: Measure, colours: dict[str, str]) -> None:
-    """A line per candidate, over the rounds that its method had played: its mean so far, × where it was dropped."""
+    """A line per candidate, over the rounds that its method had played: its mean so far; × marks its drop."""
     scale = measure.scale if measure.higher_is_better else -measure.scale
     for name, method in found["methods"].items():
         played = 0
@@ -71,7 +71,7 @@ def _tuning(ax: Axes, found: dict[str, Any], measure: Measure, colours: dict[str
 def _held_out(
     ax: Axes, journal: dict[str, Any], found: dict[str, Any], measure: Measure, colours: dict[str, str]
 ) -> None:
-    """The mean lead over the reference after each seed, with the bounds at that look."""
+    """The mean lead over the reference after each seed, with the bounds after that seed."""
     race, reference = found["reported"], journal["reference"]
     unit = "points" if measure.scale == 100 else measure.text
     ax.axhline(0, color=colours[reference], linewidth=2.2)

@@ -1,4 +1,4 @@
-"""A page about one run, of a simulation or of a live federation, from its folder alone."""
+"""A page about one run, of a simulation or of a live federation, only from its folder."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _page(folder: Path, refresh: int) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """What ``config.json`` of a run folder holds; empty if there is none."""
+    """The content of ``config.json`` of a run folder; empty if there is none."""
     if own_size(folder / "config.json") is None:
         return {}
     found: dict[str, Any] = json.loads(read_bytes(folder / "config.json", most=CONFIG_BYTES))
@@ -92,7 +92,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 
 
 def about(config: dict[str, Any], seed: bool = True) -> list[str]:
-    """The data, the model and the local training of a run, as far as its configuration names them in a word.
+    """The data, the model and the local training of a run, if its configuration has short names for them.
 
     >>> about({"dataset": "digits", "clients": 20, "model": "mlp", "seed": 3})
     ['digits', '20 clients', 'mlp', 'seed 3']
@@ -116,7 +116,7 @@ def page_of(title: str, body: str, refresh: int = 0) -> str:
 
 
 def _rows(folder: Path) -> list[Row]:
-    """The rows so far; a last line that is being written is left out."""
+    """The rows so far, without a last line that is incomplete because it is being written."""
     lines = read_bytes(folder / "history.jsonl").split(b"\n")[:-1]
     try:
         found = [json.loads(line) for line in lines]
@@ -142,7 +142,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _shadows(rows: list[Row], folder: Path) -> str:
-    """What shadow rules would have weighed; empty if there are none."""
+    """The weights of shadow rules; empty if there are none."""
     try:
         found = shadow_summaries(rows)
         lines = [
@@ -172,7 +172,7 @@ def _refusals(rows: list[Row]) -> list[list[str]]:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls where the screen is too narrow."""
+    """A table that scrolls if the screen is too narrow."""
     if not rows:
         return "<p>None.</p>"
     held = [place for place in range(len(heads)) if any(row[place] for row in rows)]  # empty columns are left out
@@ -190,7 +190,7 @@ def _picture(rows: list[Row], title: str) -> str:
 
 
 def picture(wide: Figure, narrow: Figure) -> str:
-    """A figure as part of a page, and how it looks on a phone."""
+    """A figure as part of a page, and its form on a phone."""
     phone = f'<source media="(max-width:600px)" srcset="{_address(narrow)}">'
     return f'<picture>{phone}<img alt="accuracy and loss" src="{_address(wide)}"></picture>'
 

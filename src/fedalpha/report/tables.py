@@ -1,4 +1,4 @@
-"""The tables of a report, as plain rows: the terminal, Markdown, CSV and the page show the same ones."""
+"""The tables of a report, as plain rows, for the terminal, Markdown, CSV and the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedalpha.terminal import console
 
 
 def results_table(findings: Findings, case: str) -> tuple[list[str], list[list[str]]]:
-    """A row per measure and strategy: ours, the published figure if there is one, the paired difference."""
+    """A row per measure and strategy: the measured value, the published figure if any, the paired difference."""
     published = {(p.measure, p.strategy): p for p in findings.study.published if p.of(case)}
     header = ["measure", "strategy", "seeds", "mean ± 95 %"] + ["published"] * bool(published)
     header += [f"paired difference to {findings.study.against}", "p (Holm)", "note"]
@@ -45,12 +45,12 @@ def coincidence_notes(findings: Findings, case: str) -> list[str]:
 
 
 def notes(findings: Findings, case: str) -> list[str]:
-    """What is said below the table of a case."""
+    """The notes below the table of a case."""
     return coincidence_notes(findings, case) + client_notes(findings, case)
 
 
 def client_notes(findings: Findings, case: str) -> list[str]:
-    """One sentence per strategy about its clients' own test parts, where they have some: the worst and the best."""
+    """One sentence per strategy about the worst and the best client, if clients have their own test parts."""
     found = []
     for strategy, by_seed in findings.of(case).items():
         for seed, result in list(by_seed.items())[:1]:

@@ -1,4 +1,4 @@
-"""Writes a report: one HTML page, the same tables as Markdown and CSV, the same plots as SVG and PNG."""
+"""Writing of a report: an HTML page, the same tables as Markdown and CSV, the same plots as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def html(data: dict[str, Any]) -> str:
 
 
 def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
-    """The report as Markdown; ``figures`` are those that were drawn, with what they show."""
+    """The report as Markdown; ``figures`` are those that were drawn, with their descriptions."""
     study = findings.study
     lines = [f"# {markdown_text(study.title or study.name)}", ""]
     lines += [markdown_text(study.note), ""] * bool(study.note)
@@ -63,7 +63,7 @@ def markdown(findings: Findings, figures: Mapping[str, str]) -> str:
             continue
         lines += [markdown_table(*results_table(findings, case)), ""]
         if study.claims:
-            lines += ["Claims, each against the rows:", "", markdown_table(*claims_table(findings, case)), ""]
+            lines += ["Tests of the claims on the rows:", "", markdown_table(*claims_table(findings, case)), ""]
         processors = processor_table(findings, case)
         if processors[1]:
             lines += ["Cells by processor:", "", markdown_table(*processors), ""]

@@ -1,4 +1,4 @@
-"""A cell: one strategy, one seed, one case. What it is called, and which cells coincide with it."""
+"""A cell: one strategy, one seed, one case; its key, and the cells that coincide with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALWAYS = {"dataset", "partition", "clients", "model", "strategy", "rounds", "se
 
 @dataclass(frozen=True)
 class Cell:
-    """``strategy`` is its text in the study; ``settings.strategy`` what is run (a protocol may change it).
+    """``strategy`` is its text in the study; ``settings.strategy`` is the one that runs (a protocol may change it).
 
     ``stored_as`` is the key under which a study's folder has stored the cell.
     """
@@ -37,7 +37,7 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """Everything that decides the rows of this cell.
 
-        Settings at their default are left out. So a setting that is added to the library later does not change
+        Settings at their default are left out, so that a setting that is added to the library later does not change
         the keys of finished cells.
         """
         full, given = self.settings.model_dump(exclude_none=True), self.settings.model_dump(exclude_defaults=True)
@@ -83,14 +83,14 @@ class Cell:
 
     @cached_property
     def looks(self) -> bool:
-        """Whether the strategy looks at the accuracy."""
+        """Whether the strategy uses the accuracy."""
         return "accuracy" in STRATEGIES.parse(self.settings.strategy).requires
 
     def shared(self, other: Cell) -> int:
         """How many rounds from the start the two cells play by the same rules; their rows up to there are equal.
 
-        0 for cells that differ in anything but the strategy, and if only one looks at the accuracy (its state
-        contains the accuracy).
+        0 for cells that differ in anything but the strategy, and if only one uses the accuracy (its state contains the
+        accuracy).
         """
         if self.group != other.group or self.looks != other.looks:
             return 0

@@ -1,6 +1,6 @@
 """The cells of a study on a Ray cluster: each is a task, and its result is stored on this machine.
 
-A cell whose node dies is run again elsewhere, to the same bytes.
+A cell whose node fails is run again on another node, with the same bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedalpha.study.store import Store
 
 
 class RayCrew(Crew):
-    """The cells that are under way on the cluster at ``address``."""
+    """The running cells on the cluster at ``address``."""
 
     goes_on = False  # states stay on the machine that made them
 

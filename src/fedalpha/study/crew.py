@@ -1,7 +1,7 @@
-"""The cells of a study that are under way, each in a process of its own with one worker.
+"""The running cells of a study, each in its own process with one worker.
 
-A cell is stored only when it is finished, so nothing needs repair: a cell that is not stored is run. A cell that may
-have the same rows as an earlier one waits for it, and takes its rows if the two cells coincide.
+A cell is stored only when it is finished, so cells that are not stored are simply run. A cell that may
+have the same rows as an earlier one waits for it, and copies its rows if the two cells coincide.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Crew:
             self.stop()
 
     def kept(self, cell: Cell) -> PerClient:
-        """The per-client columns that a cell keeps: a report draws those of the first seed."""
+        """The per-client columns that a cell stores: a report draws those of the first seed."""
         return "none" if self.per_client == "drawn" and cell.seed != self.cells[0].seed else self.per_client
 
     def room(self) -> int:
-        """How many cells can run at a time."""
+        """The number of cells that can run at a time."""
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def launch(self, cell: Cell) -> Any:
@@ -109,7 +109,8 @@ class Crew:
     def _awaited(self, cell: Cell) -> bool:
         """Whether this cell must wait: an earlier, unfinished cell may have the same rows, or the same first rows.
 
-        A cell that failed blocks those that may have its rows, so that it never depends on chance which is computed.
+        A cell that failed blocks those that may have its rows, so that timing does not decide which of them is
+        computed.
         """
         donor = self.donors.get(cell.key)
         if donor is not None and is_there(branch(self.store, donor, cell.shared(donor)), self.store.folder):
@@ -148,7 +149,7 @@ class Crew:
         return False
 
     def collect(self) -> None:
-        """Record which cells have ended, and how."""
+        """Record the cells that have ended, and how they ended."""
         for key, process in list(self.running.items()):
             if process.is_alive():
                 continue
@@ -180,7 +181,7 @@ class _Job:
 
 
 def _work(job: _Job, parent: int) -> None:
-    """Run one cell in a process of its own."""
+    """Run one cell in its own process."""
     import torch
 
     from fedalpha.engine.backends.pool import keep_freed_memory
@@ -275,7 +276,7 @@ def _progress(store: Store, cell: Cell, parent: int) -> Any:
 def note_running(
     store: Store, cell: Cell, started: float, begun: int = 0, round: int = 0, accuracy: float | None = None
 ) -> None:
-    """Record the progress of a cell: it began at round ``begun`` and is now after round ``round``."""
+    """Record the progress of a cell that began at round ``begun`` and has finished round ``round``."""
     record = {"pid": os.getpid(), "label": cell.label, "started": started, "time": time.time()}
     record |= {"begun": begun, "round": round, "rounds": cell.settings.rounds, "accuracy": accuracy}
     store.write_text(store.log / f"{cell.key}.running", json.dumps(record) + "\n")
@@ -287,7 +288,7 @@ def note_time(store: Store, cell: Cell, rounds: int, seconds: float) -> None:
 
 
 def _die_with_parent() -> None:
-    """On Linux a cell's process is killed with its parent; elsewhere it notices at its next round."""
+    """On Linux a cell's process is killed with its parent; on other systems it exits after its current round."""
     if sys.platform == "linux":
         import ctypes
 

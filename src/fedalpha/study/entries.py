@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Published(BaseModel):
-    """A published figure, shown beside ours; accuracies are fractions.
+    """A published figure, shown beside the measured one; accuracies are fractions.
 
-    ``case`` is a case of the study, or a named one of which the grid makes several; without it, it belongs to all.
+    ``case`` is a case of the study, or a named case that the grid varies; without it, the figure is for all cases.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,7 +52,7 @@ class Zoom(BaseModel):
 
 
 class Calibration(BaseModel):
-    """How the learning rate is found: the one of ``lr`` that brings FedAvg nearest to ``target`` in ``measure``."""
+    """The choice of the learning rate: the value of ``lr`` with which FedAvg's ``measure`` is nearest to ``target``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

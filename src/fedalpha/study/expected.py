@@ -1,4 +1,4 @@
-"""Which measures a cell can have a value of; a study says so before it is run."""
+"""The measures that cannot have a value in a cell; a study lists them before it is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedalpha.study.cells import Cell
 
 
 def why_not(measure: Measure, cell: Cell) -> str:
-    """Why a cell can hardly have a value of this measure; empty if it can."""
+    """Why a cell is not expected to have a value of this measure; empty if it is."""
     if measure.timed and cell.settings.clock is None:
         return 'runs have no simulated time; write clock = "lognormal(sigma=1)" or another one under [settings]'
     rounds, every, stop = cell.settings.rounds, cell.settings.evaluate_every, cell.stop_at

@@ -1,6 +1,6 @@
 """Saved states of cells: a killed cell resumes from its own, a hybrid starts from the state of its first rule.
 
-Both are in ``log/`` and are not results: without them a cell starts at round 0 and gets the same rows.
+The states are in ``log/`` and are not results: without them a cell starts at round 0 and gets the same rows.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from fedalpha.round import ServerState
 
 SECONDS = 20.0
-"""How often a running cell is saved."""
+"""Seconds between two saves of a running cell."""
 
 
 def half(store: Store, cell: Cell) -> Path:
-    """Where a cell's own state is saved."""
+    """The folder of a cell's own state."""
     return store.log / "half" / cell.key
 
 
 def branch(store: Store, cell: Cell, round: int) -> Path:
-    """Where the state of a cell after ``round`` rounds is kept for others that share those rounds."""
+    """The folder of a cell's state after ``round`` rounds, for other cells that share those rounds."""
     return store.log / "branches" / f"{cell.key}-{round}"
 
 
@@ -106,7 +106,7 @@ def beginning(store: Store, cell: Cell, donor: Cell | None) -> Begin | None:
 
 
 def adopted(first: Strategy, state: State, second: Strategy, round: int, clients: int) -> State:
-    """The state of ``second`` after ``round`` rounds that both played by the same rules, from that of ``first``.
+    """The state of ``second`` from that of ``first``, after ``round`` rounds in which both used the same rules.
 
     >>> better, hybrid = (STRATEGIES.parse(s) for s in ("FedSoftBetter", "FedSoftBetterAvg(at=3)"))
     >>> adopted(better, {}, hybrid, 3, clients=20)
@@ -138,7 +138,8 @@ def clear_all(store: Store) -> None:
 def donors(cells: Sequence[Cell]) -> Mapping[str, Cell]:
     """For each cell the earlier one with which it shares the most first rounds (some, but not all).
 
-    None for a part of a federation: how many clients it has, and so how a rule's state begins, is known from the data.
+    None for a part of a federation, because its number of clients, and so the first state of rules, depends on the
+    data.
     """
     found: dict[str, Cell] = {}
     for i, cell in enumerate(cells):

@@ -20,7 +20,7 @@ _TABLES: dict[str, type[BaseModel]] = {
 def explained(error: ValidationError) -> str:
     """The first error, with the names that the TOML file uses.
 
-    An unknown key comes before a missing one, since it is mostly that key, misspelt.
+    An unknown key is reported before a missing one, because it is often the missing key, misspelt.
     """
     problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     *inside, last = problem["loc"] or ("",)

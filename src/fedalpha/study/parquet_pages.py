@@ -1,8 +1,8 @@
-"""What the pages of a Parquet file announce, read before anything is decoded.
+"""The sizes in the page headers of a Parquet file, read before the file is decoded.
 
-A page of a few bytes can stand for two billion values, all of them in one row, and the sizes in a file's metadata
-need not be true. Each page begins with a header of its own, by which Arrow decodes it. Headers and metadata are structs
-of Thrift's compact protocol; they are read here, because pyarrow ends the process for some that are damaged.
+A page of a few bytes can decompress to two billion values, all of them in one row, and the sizes in a file's metadata
+may be false. Each page begins with its own header, which Arrow uses for decoding. Headers and metadata are structs
+of Thrift's compact protocol. This module reads them, because pyarrow ends the process for some damaged ones.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UNPACKED, _PACKED, _COUNTED = 2, 3, (5, 7, 8)
 """Fields of a header: the sizes of the page, and the headers of data, of a dictionary, and of data of version 2."""
 _DEEPEST = 12
 _PAGE = 64
-"""What a page counts at least: a forged file may name the same pages in many columns."""
+"""The smallest size that is counted for a page: a forged file may name the same pages in many columns."""
 
 
 def announced(content: bytes, most: int) -> int:
-    """How many bytes of memory the pages of a file say that they take, counted until they are more than ``most``.
+    """The bytes of memory that the pages of a file need according to their headers, counted until they exceed ``most``.
 
-    Raises IndexError, KeyError or TypeError where something is cut off, missing, or of another kind.
+    Raises IndexError, KeyError or TypeError if a part is cut off, missing, or of another kind.
     """
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     if content[-4:] != b"PAR1" or start < 0:
@@ -65,7 +65,7 @@ def _pages(content: bytes, about: dict[int, Any]) -> Iterator[tuple[int, int]]:
 
 
 def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The numbers, structs and lists in a struct by the ids of their fields, and where it ends."""
+    """The numbers, structs and lists in a struct by the ids of their fields, and the position of its end."""
     found: dict[int, Any] = {}
     id = 0
     while (head := content[place]) != 0:
@@ -80,7 +80,7 @@ def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any],
 
 
 def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
-    """A number, a text, a struct or a list of these, and where it ends; None for anything else."""
+    """A number, a text, a struct or a list of these, and the position of its end; None for other values."""
     if depth > _DEEPEST:
         raise ValueError("its metadata are nested too deeply")
     match kind:

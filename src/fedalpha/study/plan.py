@@ -60,7 +60,7 @@ from fedalpha.text import cleaned, nearest, quoted, shown
 from fedalpha.trust import UntrustedError
 
 _OWN = {"strategy": "strategies", "seed": "seeds"}
-"""Settings of a run that a study has keys of its own for, and these keys."""
+"""Settings of a run for which a study has its own keys, and these keys."""
 _SINGLE = {
     "stop": "stop_at says when a cell's question is answered",
     "keep": "a study keeps no models",
@@ -69,9 +69,9 @@ _SINGLE = {
 }
 """Settings of a single run that a study does not take, and why."""
 _BESIDES = ("protocol", "stop_at")
-"""What a case may set besides the settings of a run."""
+"""The keys of a case besides the settings of a run."""
 LINES = frozenset({"note", "title", "text"})
-"""Texts of several lines. All other texts are names, and are cleaned of everything that could steer a terminal."""
+"""Texts of several lines. All other texts are names, from which control characters are removed."""
 STORED = {"stored": True}
 """Context of a stored study: its strategies need not be registered, since their plugin may be missing."""
 
@@ -202,12 +202,12 @@ class Study(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is compared: the strategies, then the methods."""
+        """The names of what is compared: the strategies, then the methods."""
         return (*self.strategies, *(str(method["name"]) for method in self.methods))
 
     @property
     def entries(self) -> dict[str, dict[str, Any]]:
-        """By name, the settings that a strategy or a method has of its own.
+        """By name, the settings of a strategy or a method.
 
         >>> Study(name="x", strategies=["FedAvg"], seeds=1, methods=[{"name": "mine", "lr": 0.1}]).entries
         {'FedAvg': {'strategy': 'FedAvg'}, 'mine': {'strategy': 'FedAvg', 'lr': 0.1}}
@@ -219,7 +219,7 @@ class Study(BaseModel):
 
     @property
     def against(self) -> str:
-        """The strategy that the others are compared with."""
+        """The strategy with which the others are compared."""
         return self.reference or self.strategies[0]
 
     def variations(self) -> dict[str, dict[str, Any]]:
@@ -243,7 +243,7 @@ class Study(BaseModel):
         return found
 
     def _check_size(self, cells: int) -> None:
-        """Raise if all cases with so many cells each are more than a study may have, before they are made."""
+        """Raise if all cases, of this number of cells each, are too many for a study, before they are created."""
         count = math.prod(len(values) for values in self.grid.values()) * max(1, len(self.cases)) * cells
         if count > MOST_CELLS:
             raise ValueError(f"the study has {shown(f'{count:,}')} cells; give at most {MOST_CELLS:,}")
@@ -270,9 +270,9 @@ class Study(BaseModel):
         return self.model_copy(update={"tune": None, "strategies": ("FedAvg",), "methods": (), "seeds": self.seeds[:1]})
 
     def ask(self) -> None:
-        """Meet everything that a search may use, so that the user is asked before it begins.
+        """Parse all values that a search may use, so that the user is asked before the search begins.
 
-        A search meets its points later, when it is no longer known that their texts came with a file.
+        During the search it is no longer known that the texts of points came with a file.
         """
         if self.tune is None:
             return
@@ -310,7 +310,7 @@ class Study(BaseModel):
         ]
 
     def unanswered(self) -> list[str]:
-        """The measures for which no value can be expected, and why; shown before the study is run."""
+        """The measures for which no value is expected, with the reasons; shown before the study is run."""
         measures = [Measure.parse(text) for text in dict.fromkeys([*self.measures, *(c.measure for c in self.claims)])]
         found = []
         for cell in {cell.case: cell for cell in self.cells()}.values():
@@ -332,7 +332,7 @@ class Study(BaseModel):
 
 
 def study(values: Mapping[str, Any], context: Mapping[str, bool] | None = None) -> Study:
-    """A checked study; a mistake is named with the nearest valid word. ``context`` is `STORED`, or nothing."""
+    """A checked study; an error names the mistake and the nearest valid word. ``context`` is `STORED`, or nothing."""
     for key in values:
         if key not in Study.model_fields:
             other = key in Settings.model_fields and key not in _OWN

@@ -61,7 +61,7 @@ def protocol(name: str) -> Protocol:
 
 
 def restyled(strategy: str | Strategy, rules: Mapping[str, Any]) -> Strategy:
-    """The strategy with ``rules`` (loss, prior, T) put into each loss-aware rule in it; FedAvg stays as it is.
+    """The strategy with ``rules`` (loss, prior, T) set in each of its loss-aware rules; FedAvg does not change.
 
     >>> print(restyled("FedSoftBetterAvg", {"loss": "train", "prior": "uniform"}))
     switch(FedSoftBetter(T=0.2, prior=uniform, loss=train), FedAvg, at=20)

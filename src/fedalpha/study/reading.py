@@ -14,7 +14,7 @@ from fedalpha.trust import UntrustedError, reading
 def read_study(path: str | Path, *, trust: bool = False) -> Study:
     """The study in a TOML file, or in the ``study.toml`` of a study's folder.
 
-    A plugin or a cluster that the file names needs the user's consent: ``trust``, unless it was given before.
+    A plugin or a cluster that the file names needs the user's consent: ``trust``, or an earlier consent.
     """
     file, text = study_text(path)
     try:

@@ -2,8 +2,8 @@
 
 ``paper/NAME.toml`` holds the settings, the published figures and the calibrated learning rate of an experiment of the
 paper, which is run under one of its protocols; ``cited/NAME.toml`` holds those of a system's own publication. A
-calibrated rate is found by `calibrate`: FedAvg alone, on seeds that are not reported, over a grid of rates; the one
-whose mean comes nearest to the published figure is taken.
+calibrated rate is found by `calibrate`, which runs only FedAvg, on seeds that are not reported, over a grid of rates.
+It chooses the rate whose mean is nearest to the published figure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CITED = (
     "karimireddy-2020",
     "jhunjhunwala-2023",
 )
-"""The systems that the paper cites, and its baselines, against their own publications."""
+"""The systems that the paper cites, and its baselines, compared with their own publications."""
 TABLES = ("fmnist-noniid", "fmnist-hybrid")
 """The experiments with a table in the paper, which ``--table`` can run alone."""
 Form = Literal["quick", "table"]

@@ -1,4 +1,4 @@
-"""Runs the cells of a study in parallel; stop it at any moment and start it again."""
+"""Running of a study's cells in parallel; a run can be stopped at any time and started again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedalpha.study.tables import arrow
 
 
 class CellError(RuntimeError):
-    """Some cells could not be run; the others are done."""
+    """Some cells could not be run; the others are finished."""
 
 
 def run_study(
@@ -33,8 +33,8 @@ def run_study(
 ) -> Store:
     """Run the missing cells, and return the store with all cells.
 
-    ``text`` is the study's TOML, kept in the folder; ``jobs`` the number of cells at a time (all cores by
-    default); ``ray_address`` a Ray cluster on which the cells are run. None of them changes a byte of the results.
+    ``text`` is the study's TOML, which is stored in the folder; ``jobs`` the number of cells at a time (all cores by
+    default); ``ray_address`` a Ray cluster on which the cells are run. These arguments do not change the results.
     """
     arrow()  # says what to install, before anything is run
     store = Store(folder)
@@ -88,7 +88,7 @@ def _message(lines: Sequence[str]) -> str:
 
 
 def plan(study: Study, cells: Sequence[Cell]) -> dict[str, Any]:
-    """What ``study.json`` holds."""
+    """The content of ``study.json``."""
     return {"study": study.model_dump(mode="json", exclude_unset=True), "cells": [cell.entry() for cell in cells]}
 
 
@@ -103,7 +103,7 @@ def to_toml(study: Study) -> str:
 
 @contextmanager
 def alone(store: Store) -> Iterator[None]:
-    """One runner per folder. The lock is released when the process ends, however it ends."""
+    """Lock the folder, for one runner at a time. The lock is released when the process ends, also if it is killed."""
     check_kind(store.folder, "a study", RUN, COMPARISON)
     with ExitStack() as stack:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fedalpha.text import quoted
 
 MOST_CELLS = 100_000
-"""A study has no more cells, and no more seeds: they would take all memory before the first one is run."""
+"""The largest number of cells or seeds of a study; more could take all memory before the first cell is run."""
 
 
 def parse_seeds(text: str) -> list[int]:

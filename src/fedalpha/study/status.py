@@ -1,4 +1,4 @@
-"""How far a study is: done, running, time left."""
+"""The progress of a study: finished and running cells, time left."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fedalpha.text import cleaned, shown
 
 @dataclass(frozen=True)
 class Status:
-    """Counts of cells, the running and the failed cells, and the seconds that the rest will take (None: unknown).
+    """Counts of cells, the running and the failed cells, and the estimated seconds for the rest (None: unknown).
 
-    ``not_begun`` counts the cases of which no cell was timed; the estimate assumes that they are like the others.
+    ``not_begun`` is the number of cases without a timed cell; the estimate assumes that they are like the others.
     """
 
     total: int
@@ -71,7 +71,7 @@ def _unloaded(plan: dict[str, Any]) -> str | None:
 
 
 def status(folder: str | Path) -> Status:
-    """Read a study's folder, while it runs or later."""
+    """Read the status of a study's folder, while the study runs or later."""
     _, cells, store = load_study(folder)
     unique = {cell.key: cell for cell in cells}
     done = {key: store.get(key) for key, cell in unique.items() if store.has(cell)}
@@ -97,9 +97,9 @@ def status(folder: str | Path) -> Status:
 def _left(
     store: Store, cells: dict[str, Cell], done: dict[str, Result], running: list[dict[str, Any]]
 ) -> tuple[float | None, int]:
-    """The seconds for all remaining rounds, each at the pace of the most similar cells that were timed here.
+    """The seconds for all remaining rounds, each with the time of the most similar cells that were timed here.
 
-    Also returns the number of remaining cases of which no cell was timed.
+    Also returns the number of remaining cases without a timed cell.
     """
     missing = [cell for key, cell in cells.items() if key not in done]
     played = _times(store.read_log("times.jsonl"))

@@ -6,7 +6,7 @@
   coincides with.
 - ``cells.parquet``: all cells, into which those files are packed when the study has run.
 - ``rounds.csv``: the numbers of all cells in one table, made from the cells.
-- ``log/``: running cells, times and errors; not results, safe to delete, not to be committed.
+- ``log/``: running cells, times and errors. These are no results; the folder can be deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedalpha.study.tables import FORMAT, Result, check_format
 from fedalpha.text import shown
 
 PLAN_BYTES, LOG_BYTES = 2**28, 2**26
-"""The most that ``study.json``, and a file of ``log/``, can need."""
+"""The largest sizes of ``study.json``, and of a file of ``log/``."""
 
 
 class Store:
@@ -73,7 +73,7 @@ class Store:
     def pack(self, cells: Sequence[Cell]) -> None:
         """Put every stored cell into ``cells.parquet``, those of the study first, and remove the single files.
 
-        A crash leaves the cells in both places, or in the single files alone; the next call repairs that.
+        After a crash the cells are in both places, or only in the single files; the next call repairs this.
         """
         single = self._singles()
         if not single:
@@ -151,7 +151,7 @@ class Store:
         append(self.log / name, text.encode(), self.folder)
 
     def plan(self) -> dict[str, Any]:
-        """What ``study.json`` holds."""
+        """The content of ``study.json``."""
         file = self.folder / "study.json"
         try:
             found: dict[str, Any] = json.loads(read_bytes(file, most=PLAN_BYTES))
@@ -168,7 +168,7 @@ class Store:
         return found
 
     def write_plan(self, text: str, plan: dict[str, Any]) -> None:
-        """``study.toml`` and ``study.json``; a folder that holds another study is refused."""
+        """Write ``study.toml`` and ``study.json``; a folder of another study is refused."""
         file = self.folder / "study.json"
         if file.exists() and (name := self.plan()["study"]["name"]) != plan["study"]["name"]:
             raise ValueError(
@@ -211,7 +211,7 @@ class Store:
             sweep(folder, self.folder)
 
     def strangers(self, cells: Sequence[Cell]) -> int:
-        """How many stored cells are not among these. They are kept, but no table shows them."""
+        """The number of stored cells that are not among these. They are kept, but are in no table."""
         planned = {cell.key for cell in cells}
         there = {path.stem for path in self._singles()} | self._tables().keys()
         return len(there - planned)

@@ -1,4 +1,4 @@
-"""Finished cells as Arrow tables: what the Parquet files of a study hold.
+"""Finished cells as Arrow tables, the content of a study's Parquet files.
 
 One layout for a single cell and for many: the columns ``cell``, ``strategy`` and ``seed``, the columns of the
 history, and ``about``, the facts of a cell as JSON in its first row (null in the others).
@@ -24,7 +24,7 @@ FORMAT = 2
 """The version of the format of a study's folder and of its Parquet files."""
 _FIRST = ("cell", "strategy", "seed")
 LARGEST = 2**32
-"""No file of cells has more bytes."""
+"""The largest size of a file of cells, in bytes."""
 _FREE, _RATIO = 2**26, 100
 """Cells may take 64 MB of memory, or 100 times the bytes of their file."""
 _ROWS_AT_ONCE = 2**12
@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 2**12
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A finished cell: ``columns`` by name, and what its file says about it."""
+    """A finished cell: ``columns`` by name, and the facts in its file."""
 
     key: str
     columns: dict[str, list[Any]]
@@ -40,7 +40,7 @@ class Result:
 
     @property
     def stopped(self) -> bool:
-        """Whether it ended early because its question was answered."""
+        """Whether the cell ended early because its ``stop_at`` was reached."""
         return bool(self.about["ended"] == "stop_at")
 
     @property
@@ -75,7 +75,7 @@ def table_of(cell: Cell, columns: dict[str, list[Any]], about: dict[str, Any]) -
 
 
 def result_of(key: str, table: Any) -> Result:
-    """A finished cell from its rows; per-client columns that it does not have are left out."""
+    """A finished cell from its rows, without per-client columns that it does not have."""
     about = _about(json.loads(table["about"][0].as_py()))
     columns = {}
     for column in stored():
@@ -108,7 +108,7 @@ def _about(about: Any) -> dict[str, Any]:
 
 
 def joined(tables: Iterable[Any]) -> Any:
-    """Many cells in one table; its columns have the order of the table of columns, whatever order cells came in."""
+    """Many cells in one table; the order of its columns does not depend on the order of the cells."""
     pyarrow, _ = arrow()
     table = pyarrow.concat_tables(tables, promote_options="default").combine_chunks()
     known = (*_FIRST, *(column.name for column in stored()))
@@ -143,8 +143,8 @@ def content(table: Any) -> bytes:
 def read(path: Path, root: Path | None = None) -> Any:
     """The table of a Parquet file; ValueError for one of another format, or of a size that cells cannot have.
 
-    A few bytes can announce any number of equal values. So texts are read as numbers of a dictionary, what the pages
-    announce is added up first, and the table is read batch by batch while it stays in proportion to its file.
+    A few bytes can encode any number of equal values. Therefore the sizes in the pages are added up first, texts are
+    read as indices of a dictionary, and the table is read in batches as long as its size is in proportion to the file.
     """
     pyarrow, parquet = arrow()
     content = read_bytes(path, root, most=LARGEST)

@@ -211,7 +211,7 @@ function across(holder, { title, cases, axis, ordered, lines, within }) {
       svg.append(element("circle", { cx: x(k, i), cy: y(p.mean), r: 4, fill: p.reached ? paint : "var(--paper)", stroke: paint, "stroke-width": 1.5 }));
     }
   });
-  const late = shown.some((line) => line.points.some((p) => p && !p.reached)) ? "; hollow: some runs never got there, the value is higher" : "";
+  const late = shown.some((line) => line.points.some((p) => p && !p.reached)) ? "; hollow: some runs never reached it, the value is higher" : "";
   const names = numbered ? ` ${cases.map((name, k) => `${k + 1}: ${name}`).join("; ")}.` : "";
   const figure = element("figure", {}, element("h3", {}, title), svg, element("figcaption", {}, `Mean ± 95 %${late}.${names}`));
   holder.append(figure);
@@ -251,7 +251,7 @@ function heat(holder, maps, id) {
     paint.forEach((v, k) => { image.data[at + k] = v; });
   }));
   pixels.putImageData(image, 0, 0);
-  const figure = element("figure", {}, element("h3", {}, "Who counts how much: α over rounds and clients"), picker, canvas,
+  const figure = element("figure", {}, element("h3", {}, "Weights α over rounds and clients"), picker, canvas,
     element("div", { class: "axis" }, element("span", {}, "client 0"), element("span", {}, `rounds 1 (top) to ${cells} (bottom), seed ${map.seed}`), element("span", {}, `client ${clients - 1}`)),
     element("figcaption", {}, "α: 0", element("span", { class: "ramp", style: `background:linear-gradient(90deg,${RAMP.map((c) => `rgb(${c})`).join(",")})` }),
       `${top.toPrecision(2)} (square-root scale); 1/n = ${(1 / clients).toPrecision(2)}`));
@@ -268,7 +268,7 @@ function heat(holder, maps, id) {
   canvas.addEventListener("pointerleave", () => tip.hide());
 }
 
-// Who holds what ---------------------------------------------------------------------------------
+// Labels of the clients ---------------------------------------------------------------------------------
 
 function partition(holder, part) {
   const width = Math.max(280, holder.clientWidth || 900), height = 230, margin = { left: 44, right: 4, top: 8, bottom: 32 };
@@ -290,7 +290,7 @@ function partition(holder, part) {
   for (const i of ticks(0, n - 1, Math.min(12, n)).filter(Number.isInteger)) svg.append(element("text", { x: x(i + 0.5), y: height - margin.bottom + 16, "text-anchor": "middle" }, String(i)));
   svg.append(element("text", { x: width - margin.right, y: height - 2, "text-anchor": "end" }, "client"));
   const key = element("figcaption", {}, `${part.title}; samples by label: `, ...part.names.flatMap((name, k) => [element("span", { style: `color:${data.palette[k % data.palette.length]}` }, "■ "), name + "  "]));
-  const figure = element("figure", {}, element("h3", {}, "Who holds what"), svg, key);
+  const figure = element("figure", {}, element("h3", {}, "Labels of the clients"), svg, key);
   holder.append(figure);
   const tip = tooltip(figure);
   svg.addEventListener("pointermove", (event) => {
@@ -347,11 +347,11 @@ function section(page, item, index) {
     place(rows, { ...dots, zero: false, caption: "Large dot and bar: mean ± 95 %; small dots: seeds; hollow: not reached" + (dots.published ? "; grey diamond: published." : ".") });
   }
   for (const forest of item.forests) {
-    place(rows, { ...forest, zero: true, caption: `Paired with ${data.reference} on the same seeds; mean ± 95 %${forest.items.some((i) => i.bound) ? "; hollow: a bound, because some runs never got there." : "."}` });
+    place(rows, { ...forest, zero: true, caption: `Paired with ${data.reference} on the same seeds; mean ± 95 %${forest.items.some((i) => i.bound) ? "; hollow: a bound, because some runs never reached it." : "."}` });
   }
   waiting.forEach((draw) => draw());
   page.append(element("h3", {}, "Results"), results(item.table),
-    ...(item.claims.body.length ? [element("h3", {}, "Claims, each against the rows"), results(item.claims)] : []),
+    ...(item.claims.body.length ? [element("h3", {}, "Tests of the claims on the rows"), results(item.claims)] : []),
     ...(item.processors.body.length ? [element("h3", {}, "Cells by processor"), results(item.processors)] : []), ...item.notes.map((note) => element("p", { class: "soft" }, note)));
   if (item.diagnostics.length) {
     const panels = element("div", { class: "charts small" });
@@ -360,7 +360,7 @@ function section(page, item, index) {
     panels.append(...slots);
     item.diagnostics.forEach((panel, i) => curves(slots[i], { title: panel.title, lines: panel.lines, digits: 3 }));
     page.append(element("p", { class: "soft" }, "p: the clients' shares of the cohort's data. ρ = Σ α·F / Σ p·F with the losses before training " +
-      "(less the optima where they are known): above 1 the worse-off count more. No curve of ρ: the strategy did not ask for these losses."));
+      "(less the optima where they are known): above 1, clients with larger losses have more weight. No curve of ρ: the strategy did not ask for these losses."));
   }
   if (item.heat.length) { const s = element("div"); page.append(s); heat(s, item.heat, index); }
   if (item.partition) { const s = element("div"); page.append(s); partition(s, item.partition); }

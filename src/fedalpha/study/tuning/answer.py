@@ -1,4 +1,4 @@
-"""What a finished race says, in words and as a table; made from ``tune.json`` alone."""
+"""The result of a finished race, in words and as a table, from ``tune.json``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Standing:
     seeds: int
     ahead: float
     bounds: Bounds
-    """For the lead; together with those of the other methods they hold with probability 1 − error."""
+    """The bounds of the lead; with probability 1 − error those of all methods hold."""
     p: float
-    """That it is not ahead of the reference; valid at every look, not corrected for the number of methods."""
+    """The p-value of *not ahead of the reference*; valid after every seed, not corrected for the number of methods."""
     dropped: int | None
     """The reported seeds after which it was dropped."""
     behind: str | None
     candidates: int
     rounds: int
-    """What the tuning of the method took."""
+    """The cost of tuning the method."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Verdict:
         if self.winner is None:
             best = self.alive[0]
             left = _listed([s.text for s in self.alive])
-            told = f"{where}No winner {on}: {left} are not told apart"
+            told = f"{where}No winner {on}: the evidence does not separate {left}"
             lead = "" if best.method == self.reference else f"; {best.text} leads {reference.text} by {self.lead(best)}"
             return told + lead + self._dropped() + "."
         if self.winner == self.reference:
@@ -92,7 +92,7 @@ class Verdict:
         return f"{scale * ahead:.{digits}f} ± {scale * half:.{digits}f} {unit}"
 
     def _dropped(self, but: str = "") -> str:
-        """When the others were dropped."""
+        """The seeds after which the others were dropped."""
         gone = [s for s in self.standings.values() if s.dropped is not None and s.method != but]
         if not gone:
             return ""
@@ -146,18 +146,18 @@ class Answer:
         return "\n".join(lines)
 
     def promise(self) -> str:
-        """What the numbers mean."""
+        """The meaning of the numbers."""
         each = " in each case" if len(self.verdicts) > 1 else ""
         return (
             f"Every method had {self.budget:,} rounds to find its settings, on other seeds. A winner that is not "
-            f"better than all others is declared with probability at most {100 * self.error:g} %{each}, whenever the "
-            f"race is looked at. All leads lie within ± with probability at least {100 * (1 - self.error):g} %{each}, "
-            "if paired differences are symmetric about their mean. p is valid at every look and not corrected."
+            f"better than all others is declared with probability at most {100 * self.error:g} %{each}, at whichever "
+            f"seed the race ends. All leads are within ± with probability at least {100 * (1 - self.error):g} %{each}, "
+            "if paired differences are symmetric about their mean. p is valid after every seed and not corrected."
         )
 
 
 def answer(journal: Mapping[str, Any]) -> Answer:
-    """The answer that ``tune.json`` holds."""
+    """The answer in ``tune.json``."""
     measure = Measure.parse(journal["measure"])
     verdicts = {case: _verdict(case, found, journal, measure) for case, found in journal["cases"].items()}
     return Answer(journal["name"], journal["error"], journal["budget"], verdicts)

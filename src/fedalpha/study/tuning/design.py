@@ -1,4 +1,4 @@
-"""A study that tunes, laid out: its methods, its cases, and the cells of both halves."""
+"""The design of a study that tunes: its methods, its cases, and the cells of both halves."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A study with its ``[tune]`` table, laid out: methods, cases, and the cells of both halves."""
+    """The design of a study with a ``[tune]`` table: methods, cases, and the cells of both halves."""
 
     study: Study
     tune: Tune
 
     @staticmethod
     def of(study: Study) -> Design:
-        """A mistake that can be found before anything is run is raised here."""
+        """Raises ValueError for mistakes that can be found before a cell is run."""
         if study.tune is None:
             raise ValueError("the study has no [tune] table; add one, with at least: budget = (rounds per strategy)")
         found = Design(study, study.tune)
@@ -109,11 +109,11 @@ class Design:
         return self.cell(case, method, next(found.space.corners()), 0, True).settings.rounds
 
     def runs(self, case: str) -> int:
-        """How many runs the budget allows to a method."""
+        """The number of runs that the budget allows for a method."""
         return self.tune.budget // self.rounds(case)
 
     def check(self) -> None:
-        """Everything that can be known to be wrong before anything is run."""
+        """Raise ValueError for mistakes that can be found before a cell is run."""
         if self.study.stop_at is not None:
             raise ValueError("tune: runs of a race have one length; leave stop_at out")
         if len(self.methods) < 2:

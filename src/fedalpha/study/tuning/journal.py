@@ -1,4 +1,4 @@
-"""``tune.json``: the races of a study that tunes, as they are on disk. Its readers get it whole and checked."""
+"""``tune.json``: the stored races of a study that tunes, which are checked when they are read."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Journal(_Part):
 
 
 def read_tuning(folder: str | Path) -> dict[str, Any]:
-    """What ``tune.json`` of a folder holds, with names that cannot steer a terminal."""
+    """The content of ``tune.json`` of a folder; control characters are removed from names."""
     file = Path(folder) / "tune.json"
     remedy = f"delete it and run `fedalpha tune {folder}` again"
     try:

@@ -1,9 +1,9 @@
 """A race: candidates on the same seeds, one seed at a time; a candidate is dropped as soon as the evidence says so.
 
-**The rule.** W_ij is the evidence that j is ahead of i (`fedalpha.analysis.anytime`), a process that may be looked at
-after every seed. The evidence against i is the mean of W_ij over all other candidates j. i is dropped when it reaches
-1/error. The leader, the candidate with the best mean, is never dropped, and the evidence from a candidate that no
-longer runs stays as it is.
+**The rule.** W_ij is the evidence that j is ahead of i (`fedalpha.analysis.anytime`), a process that is valid
+after every seed. The evidence against i is the mean of W_ij over all other candidates j. i is dropped when this mean
+reaches 1/error. The leader, the candidate with the best mean, is never dropped. The evidence from a candidate that no
+longer runs does not change.
 
 **The guarantee.** Call a candidate *best* if no other one is ahead of it. For a best candidate every W_ij is a
 nonnegative supermartingale that starts at 1, and so is their mean. By Ville's inequality
@@ -13,10 +13,10 @@ nonnegative supermartingale that starts at 1, and so is their mean. By Ville's i
 for any number of candidates and seeds: the mean over the others is the correction for their number. (It never needs
 more evidence than Bonferroni's correction, because a mean of K − 1 terms is at least the largest one over K − 1.)
 
-**A winner** is a candidate that is left alone. It is *false* if another candidate is at least as good. If exactly one
+**A winner** is the last candidate in the race. It is *false* if another candidate is at least as good. If exactly one
 candidate is best, a false winner means that this one was dropped: P ≤ error. If k ≥ 2 candidates are best (a null race:
 all of them), every winner is false and at least k − 1 of the best were dropped. The expected number of dropped ones
-among them is at most k·error, so by Markov's inequality P ≤ k·error/(k − 1) ≤ 2·error. `Race` is therefore given half
+among them is at most k·error, so by Markov's inequality P ≤ k·error/(k − 1) ≤ 2·error. `Race` therefore gets half
 of the error that a declared winner may have.
 """
 
@@ -45,7 +45,7 @@ class Drop:
 class Race:
     """Takes scores and drops candidates. Higher scores are better.
 
-    ``keeps`` is a candidate that runs on after it was dropped.
+    ``keeps`` is a candidate that continues to run after it was dropped.
 
     >>> race = Race(["a", "b"], error=0.2)
     >>> [race.add(seed, {"a": 0.7 + seed / 100, "b": 0.5}) for seed in range(3)]
@@ -77,7 +77,7 @@ class Race:
 
     @property
     def winner(self) -> str | None:
-        """The candidate that is left alone."""
+        """The last candidate in the race."""
         return self.alive[0] if len(self.alive) == 1 < len(self.names) else None
 
     @property

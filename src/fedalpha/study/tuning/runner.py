@@ -1,9 +1,9 @@
-"""Runs the cells of a study that tunes, and feeds their scores to the races; stop it at any moment, start it again.
+"""Running of a study that tunes, which can be stopped at any time and started again.
 
-Every step asks the races what they want next, runs these cells side by side, and tells the races the scores in a fixed
-order. So the decisions depend on stored cells alone: the same command replays them, runs what is missing, and comes to
-the same result for any number of jobs. ``tune.json`` records the races after every step. From it a resumed study takes
-the points that were proposed, so that another version of Optuna does not change a search that is under way.
+Every step asks the races for the next cells, runs these cells in parallel, and passes the scores to the races in a
+fixed order. The decisions therefore depend only on stored cells: the same command repeats them, runs the missing cells,
+and gives the same result for any number of jobs. ``tune.json`` records the races after every step. A resumed study
+reads the proposed points from this file, so that another version of Optuna does not change a search that has begun.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def tune(
     """Tune every method with the same budget, race the best of each on the reported seeds, and return the answer.
 
     The arguments are those of `run_study`; ``say`` is called with a line when a candidate is dropped or chosen.
-    Without ``race`` it ends when the settings are found, and no reported seed is run; call it again to race.
+    With ``race=False`` the function ends when the settings are found, and no reported seed is run; call it again to
+    race.
     """
     arrow()  # says what to install, before anything is run
     design = Design.of(study)
@@ -224,7 +225,7 @@ class _Tuning:
         raise_errors(crew.run(self.jobs), crew.cells, len(cells), self.store)
 
     def _at_most(self) -> int:
-        """The cells that the study can still need, with those that it had."""
+        """The largest number of cells of the study, with those that were run."""
         tuning = sum(s.spent + (s.runs - s.spent) * bool(s.wanted()[1]) for s in self.searches.values())
         return tuning + len(self.design.methods) * len(self.design.cases) * len(self.design.study.seeds)
 
@@ -259,7 +260,7 @@ def _numbers(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _identity(study: Study) -> dict[str, Any]:
-    """What decides the searches: all but titles, measures that are only shown, and the reported seeds."""
+    """The settings that decide the searches: all but titles, measures that are only shown, and the reported seeds."""
     values = study.model_dump(mode="json", exclude_unset=True)
     shown = ("title", "note", "seeds", "measures", "published", "claims", "zoom", "per_client", "table", "quick")
     return {key: value for key, value in values.items() if key not in shown}

@@ -1,4 +1,4 @@
-"""Where the next points of a search come from: Optuna's samplers, asked for several points at a time."""
+"""The next points of a search, from Optuna's samplers, several at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def propose(
 ) -> list[Point]:
     """``count`` new points. ``told`` are the earlier points with their values (higher is better).
 
-    It depends on the arguments alone: a study that is resumed proposes the same points.
+    The points depend only on the arguments, so a resumed study proposes the same points.
     """
     optuna = _optuna()
     search = optuna.create_study(direction="maximize", sampler=_sampler(optuna, sampler, seed, generation))

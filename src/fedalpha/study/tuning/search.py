@@ -1,13 +1,13 @@
-"""The search of one method: its points raced on tuning seeds, within a budget of runs.
+"""The search of one method: races of its points on tuning seeds, within a budget of runs.
 
 A space with few points is one race of all of them. Any other space is searched in *generations*: a sampler proposes
 points, which race against the best point so far on seeds that no earlier generation has seen (the sampler chose the
 points by the earlier scores, so on the earlier seeds a difference would not be independent of that choice). The last
-generation proposes nothing: the best points of all others race on fresh seeds, because the best of many noisy scores
-looks better than it is.
+generation proposes no points: the best points of all others race on fresh seeds, because the best of many noisy scores
+overestimates its point.
 
-Every method has the same budget. A candidate that is dropped early leaves its runs to the others and to the next
-generations. A race that has one candidate left costs no more runs.
+Every method has the same budget. The runs that an early dropped candidate does not use are available to the others and
+to the next generations. A race that has one candidate left costs no more runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Propose = Callable[[Space, int, Sequence[tuple[Point, float]], int], list[Point]
 GENERATIONS = 4
 FINALISTS = 4
 LEAST = 2
-"""Seeds that a generation must be able to afford for all of its candidates."""
+"""The number of seeds for which the budget of a generation must suffice with all of its candidates."""
 
 
 @dataclass(eq=False)
@@ -37,7 +37,7 @@ class Generation:
     points: dict[str, Point]
     race: Race
     runs: int
-    """What it may spend."""
+    """The number of runs that it may use."""
     new: list[Point] = field(default_factory=list)
     """The points that no earlier generation had."""
     spent: int = 0
@@ -49,7 +49,7 @@ class Generation:
 
 @dataclass(eq=False)
 class Search:
-    """Ask `wanted` for the next seed and its candidates, `add` their scores, until there is nothing wanted.
+    """Ask `wanted` for the next seed and its candidates and `add` their scores, until no candidate is wanted.
 
     ``runs`` is the budget; ``name`` gives the text of a point; ``error`` is the probability with which a race may
     drop its best candidate; ``proposed`` are the points of earlier generations of a search that is resumed.

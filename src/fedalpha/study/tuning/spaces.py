@@ -1,6 +1,6 @@
-"""Settings that are searched, written where a value would stand: ``FedSoftWorse(T=log(0.05, 5))``.
+"""Settings that are searched, written in place of a value: ``FedSoftWorse(T=log(0.05, 5))``.
 
-- ``log(0.05, 5)``: a number between the two, uniform in its logarithm; ``linear(0, 1)``: uniform in itself;
+- ``log(0.05, 5)``: a number between the two, uniform in its logarithm; ``linear(0, 1)``: a uniform number;
 - ``whole(1, 20)``: a whole number, both ends included;
 - ``choice(0.1, 0.2, 0.5)``: one of these. A list ``[0.1, 0.2, 0.5]`` means the same wherever the rule does not take
   a list itself (``at=[5, 10]`` of a switch is a value), and a list of a TOML file means it too.
@@ -47,7 +47,7 @@ class Range:
         return f"{kind}({self.low:g}, {self.high:g})"
 
     def rounded(self, value: float) -> float | int:
-        """The value with three digits, inside the range: what is drawn can be read, typed and repeated."""
+        """The value with three digits, inside the range, so that drawn values are easy to read and type."""
         if self.whole:
             return int(value)
         return min(max(float(f"{value:.3g}"), self.low), self.high)
@@ -100,7 +100,7 @@ NAMES = tuple(_KINDS)
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Settings, some of them open: ``given`` holds values and trees, ``dimensions`` what is open, by name."""
+    """Settings of which some are searched: ``given`` has values and trees, ``dimensions`` the searched ones by name."""
 
     given: Mapping[str, Any]
     dimensions: Mapping[str, Dimension]
@@ -145,7 +145,7 @@ class Space:
         return found
 
     def holds(self, point: Point) -> bool:
-        """Whether it is a point of this space: it may come from a file."""
+        """Whether a point, which may come from a file, belongs to this space."""
         if not isinstance(point, Mapping) or point.keys() != self.dimensions.keys():
             return False
         return all(value in self.dimensions[name] for name, value in point.items())
@@ -170,7 +170,7 @@ class Space:
 
 @dataclass(frozen=True)
 class _Open:
-    """A whole setting that is open."""
+    """A setting that is searched as a whole."""
 
     name: str
 

@@ -1,9 +1,9 @@
-"""The ``[tune]`` table of a study file: what is searched, with which budget, and what may be claimed.
+"""The ``[tune]`` table of a study file: the searched settings, the budget, and the error of the result.
 
 In full::
 
     [tune]
-    budget = 4000            # rounds that each method may play to find its settings, in each case
+    budget = 4000            # rounds per method and case for the search
     measure = "accuracy"     # what is optimised and compared
     seeds = 1000             # the first tuning seed; the seeds of the study are those that are reported
     clients = 0.5            # the share of clients and samples for tuning; the others are reported
@@ -11,9 +11,9 @@ In full::
     drop = 0.2               # the probability with which a tuning race may drop its best candidate
     at_least = 1             # reported seeds before a method may be dropped
     candidates = 8           # points that race at a time
-    sampler = "tpe"          # where points come from: tpe or random
+    sampler = "tpe"          # Optuna's sampler: tpe or random
 
-    [tune.space]             # settings that every method searches
+    [tune.space]             # settings that are searched for every method
     lr = "log(0.01, 1)"
 """
 
@@ -30,7 +30,7 @@ from fedalpha.study.tuning.samplers import check_sampler
 from fedalpha.text import nearest
 
 _FIXED = {"seed", "part", "plugin", "rounds", "engine", "device", "ray_address", "log"}
-"""Settings that a method cannot change: they decide the budget, the pairing or the place."""
+"""Settings that a method cannot change, because they decide the budget, the pairing or the place."""
 
 
 class Tune(BaseModel):
