@@ -107,7 +107,7 @@ def test_updates_that_publish_what_clients_send_are_refused(update: str, digits:
 
 
 def test_weights_by_what_the_server_measures_are_refused(digits: Pooled) -> None:
-    with pytest.raises(ValueError, match=r"reevaluate = 2.* leave it at 0"):
+    with pytest.raises(ValueError, match=r"reevaluate = 2.* leave reevaluate at 0"):
         private(digits, evaluate=Evaluate(reevaluate=2))
 
 

@@ -159,7 +159,7 @@ def test_a_reference_far_from_the_losses_is_told(digits: Federation) -> None:
         ({"secure": "masked(threshold=0.3)"}, "give a share of at least 0.5"),
         ({"secure": "masked(least=1)"}, "give a whole number ≥ 2"),
         ({"secure": "masked(least=50)"}, "a sum takes 50 clients, and the federation has [0-9]+; use more clients"),
-        ({"secure": "masked(signed=true, neighbours=log)"}, "signed=true is for a server that may lie"),
+        ({"secure": "masked(signed=true, neighbours=log)"}, "signed=true protects from a lying server"),
         ({"secure": "masked(effective=0.5)"}, "give a number of clients ≥ 1"),
         ({"secure": "unmasked"}, "unknown secure sum"),
     ],

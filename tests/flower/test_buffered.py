@@ -238,5 +238,5 @@ def test_what_a_live_server_cannot_do_is_refused(digits: Pooled) -> None:
             made(**options)
     wrapper = DifferentialPrivacyServerSideFixedClipping(made(), 0.1, 1.0, 2)
     first = initial_arrays("softmax", digits.shape, 10, seed=5)
-    with pytest.raises(RuntimeError, match=r"needs FedAlpha\.start, which pulls replies as they come"):
+    with pytest.raises(RuntimeError, match=r"needs FedAlpha\.start, which pulls replies as they arrive"):
         wrapper.start(LocalGrid(app_of(digits), range(6)), first, num_rounds=1)

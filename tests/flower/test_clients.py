@@ -102,7 +102,7 @@ def test_a_second_claim_is_refused_while_the_first_node_is_connected(grid_of: An
     rule.start(grid, start_arrays(), num_rounds=4, evaluate_fn=leave)
     assert [row["nodes"]["0"] for row in rule.rows[1:3]] == ["1000", "1000"]
     assert [row["nodes"].get("0") for row in rule.rows[3:]] == ["9000", "9000"]
-    text = "node 9000 is left out until it reports a usable client id: it claims client 0, which node 1000 is"
+    text = "node 9000 is left out until it reports a usable client id: it claims client 0, which is node 1000"
     assert logged.text.count(text) == 1
     assert "client 0 is now node 9000; it was node 1000 before" in logged.text
 

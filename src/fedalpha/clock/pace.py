@@ -113,7 +113,7 @@ def check_stale(server: Server, algorithm: AnyAlgorithm, shadows: frozenset[str]
         )
     if "before" in shadows:
         raise ValueError(
-            f"shadow: a rule that looks at losses before training does not work with {server}: the clients of a "
+            f"shadow: a rule that needs losses before training does not work with {server}: the clients of a "
             "version were sent different models; leave it out"
         )
 

@@ -56,7 +56,10 @@ class fedlaw(Combine):
         if algorithm.combine is not self:
             raise ValueError(f"{algorithm.combine}: fedlaw learns from the models as they are sent; write {self} alone")
         if not algorithm.weigh.traits.simplex:
-            raise ValueError(f"fedlaw starts from weights on the simplex; {algorithm.weigh} has none, choose another")
+            raise ValueError(
+                f"fedlaw starts from weights on the simplex; {algorithm.weigh} is off the simplex, choose another "
+                "strategy"
+            )
 
     def learn(self, broadcast: Broadcast, reports: Reports, alpha: Array, server: Any) -> Array:
         with single_thread():

@@ -97,7 +97,7 @@ class noise(Wrapper):
         """Raise ValueError for a strategy that the noise does not cover, and for rules that bypass the noise."""
         if algorithm.combine is not self:
             raise ValueError(
-                f"{algorithm.combine} has its noise inside another rule, where it is not known what the noise covers; "
+                f"{algorithm.combine} has its noise inside another rule, so the effect of the noise is not known; "
                 f"write {self} alone"
             )
         select, update = type(algorithm.select), type(algorithm.update)
@@ -113,8 +113,9 @@ class noise(Wrapper):
             )
         if algorithm.reevaluate:
             raise ValueError(
-                f"reevaluate = {algorithm.reevaluate} weighs some clients by what the server measures, and which "
-                "clients depends on the others, so the sensitivity is not bounded; leave it at 0 with noise"
+                f"reevaluate = {algorithm.reevaluate} lets the server measure losses of some clients, and their "
+                "choice depends on the other clients, so the sensitivity is not bounded; leave reevaluate at 0 "
+                "with noise"
             )
         fewest = math.ceil(1 / algorithm.weigh.ceiling - 1e-9)
         if isinstance(algorithm.select, poisson) and algorithm.select.least < fewest:

@@ -49,8 +49,8 @@ class _Clipping(ClientApp):
             return reply
         if UPLOAD in reply.content.array_records:
             raise ValueError(
-                "the server wants compressed updates, whose norm this app cannot bound; leave upload= out there, or "
-                "clipping() here"
+                "the server asks for compressed updates, whose norm this app cannot bound; leave out upload= on "
+                "the server, or clipping() on the client"
             )
         name, record = _model(reply)
         model = {key: array.numpy() for key, array in record.items()}

@@ -225,7 +225,7 @@ class KnownClients:
         """Give the id to the node; raises `Rejected` if another node has it."""
         holder = self.nodes.get(id)
         if holder is not None and holder != node.id and holder in here:
-            raise Rejected(f"it claims client {id}, which node {here[holder]} is, and that node is connected")
+            raise Rejected(f"it claims client {id}, which is node {here[holder]}, and that node is connected")
         if id in self.keys and node.key != self.keys[id]:
             raise Rejected(f"it claims client {id}, which belongs to a node with another key")
         if holder is not None and holder != node.id:

@@ -152,8 +152,8 @@ def rules(
         raise ValueError(f"combine = {combine} learns on the server's data, which FedAlpha does not support")
     if secure is None and getattr(plugs["combine"], "known_noise", False):
         raise ValueError(
-            f"combine = {plugs['combine']} draws its noise from seed 0, the default, so whoever has the model could "
-            "subtract it; write noise(…, seed=system), or a long random number that you keep secret"
+            f"combine = {plugs['combine']} draws its noise from seed 0, the default, so anyone who has the model "
+            "could subtract the noise; write noise(…, seed=system), or a long random number that you keep secret"
         )
     optimiser = None if over is None else Optimiser(base, form, buffers)
     chosen = fraction(base.fraction_train, base.min_train_nodes) if select is None else SELECTIONS.parse(select)
@@ -194,8 +194,9 @@ def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched
         raise TypeError(f"evaluate = {watched!r}; give fedalpha.Evaluate(stop=…, keep=…, shadow=…, liars=…)")
     if watched.every != 1 or watched.signal != "validation":
         raise ValueError(
-            "every and signal of Evaluate are for simulations: on a live federation every round is evaluated as "
-            "fraction_evaluate and evaluate_fn say, and stop, keep and rules look at that; leave them out"
+            "every and signal of Evaluate are for simulations: a live federation evaluates every round with "
+            "fraction_evaluate and evaluate_fn, and stop, keep and rules use this evaluation; leave every and "
+            "signal out"
         )
     if watched.reevaluate and validation is None:
         raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
@@ -239,8 +240,8 @@ def check_loop(server: Server) -> None:
     """Raise RuntimeError if this server needs the loop of `FedAlpha.start`; another loop drives the run."""
     if not server.waits:
         raise RuntimeError(
-            f"server = {server} needs FedAlpha.start, which pulls replies as they come; this run is driven by another "
-            "loop (a wrapper, or a start() of your own), which waits for all of them. Leave server= out"
+            f"server = {server} needs FedAlpha.start, which pulls replies as they arrive; this run is driven by "
+            "another loop (a wrapper, or a start() of your own), which waits for all of them. Leave server= out"
         )
 
 
@@ -300,7 +301,10 @@ def _drill(fault: Any) -> Any:
     parsed = FAULTS.parse(fault)
     for one in getattr(parsed, "faults", (parsed,)):
         if type(one).poison is not Fault.poison:
-            raise ValueError(f"fault = {one} changes the clients' data, which a server does not hold; change it there")
+            raise ValueError(
+                f"fault = {one} changes the clients' data, which the server does not have; change the data on the "
+                "clients"
+            )
     return parsed
 
 

@@ -83,7 +83,7 @@ class _Secured(ClientApp):
             return _without_arrays(self.app(message, context))
         try:
             if kind in (ASK_LOSS, MessageType.EVALUATE):
-                raise Refused("this client does not tell its loss; use secure=blind(…) and fraction_evaluate=0")
+                raise Refused("this client does not reveal its loss; use secure=blind(…) and fraction_evaluate=0")
             record = message.content.config_records.get(SECURE)
             if record is None or kind not in (ASK_SECURE, MessageType.TRAIN):
                 raise Refused("this client sends its update through secure sums only; use FedAlpha(secure=…)")

@@ -165,6 +165,6 @@ def check(rules: Rules, source: str, evaluates: bool, shadows: bool) -> None:
     if source != "query":
         raise ValueError(f"losses = {source!r} asks clients for their losses, which {name} hides; leave losses out")
     if evaluates:
-        raise ValueError(f"clients' evaluations tell their losses, which {name} hides; pass fraction_evaluate=0.0")
+        raise ValueError(f"clients' evaluations reveal their losses, which {name} hides; pass fraction_evaluate=0.0")
     if shadows:
         raise ValueError(f"shadow rules ask clients for their losses, which {name} hides; leave shadow out")

@@ -146,8 +146,8 @@ class Server:
         counts, least = effective(self.weights[id] for id in self._arrived), self.session.effective
         if counts < least:
             raise TooFew(
-                f"the weights of the clients that delivered count as {counts:.3g} equal ones, so the sum says too much "
-                f"about the heaviest; it takes {least:g} (effective)"
+                f"the weights of the clients that delivered count as {counts:.3g} equal ones, so the sum reveals "
+                f"too much about the heaviest; at least {least:g} are needed (effective)"
             )
         if not roster.joined(self._arrived):
             raise TooFew(

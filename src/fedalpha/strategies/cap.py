@@ -60,7 +60,7 @@ class Cap(Combinator, name="cap"):
 
 @STRATEGIES.register(
     formula="min(c, λ·alpha_i) with λ so that the sum is 1 (water-filling)",
-    reference="bounds what any one client can do; see docs/reliability.md",
+    reference="bounds the influence of each client; see docs/reliability.md",
     examples=("cap(FedSoftWorse(T=0.2), 0.5)", "cap(FedWorse(k=2), c=0.7)"),
 )
 def cap(rule: Strategy | str, c: float) -> Cap:

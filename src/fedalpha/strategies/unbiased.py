@@ -32,7 +32,7 @@ class Unbiased(Combinator, name="unbiased"):
 
 
 @STRATEGIES.register(
-    formula="the rule's weights with a_i = p_i/π_i in place of the sizes, times Σ a; π_i is the chance to be selected",
+    formula="the rule's weights with a_i = p_i/π_i in place of the sizes, times Σ a; π_i is the selection probability",
     reference=f"Horvitz & Thompson, 1952; {HERE}",
     examples=("unbiased(FedAvg)", "unbiased(switch(FedSoftWorse(T=0.2), FedAvg, at=10))"),
 )

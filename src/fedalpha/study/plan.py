@@ -238,7 +238,7 @@ class Study(BaseModel):
             point = dict(zip(self.grid, values, strict=True))
             label = ", ".join(filter(None, (name or _label(given), _label(point))))
             if label in found:
-                raise ValueError(f"cases: two of them are called {quoted(label)}; give each a name of its own")
+                raise ValueError(f"cases: two have the name {quoted(label)}; give each its own name")
             found[label] = {**given, **point}
         return found
 

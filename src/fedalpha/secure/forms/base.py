@@ -58,8 +58,8 @@ class Secure(Spelled, ABC):
                 raise ValueError(f"{name}: neighbours = {quoted(self.neighbours)}; give all, log or an even number")
         if self.signed and self.neighbours != "all":
             raise ValueError(
-                f"{name}: signed=true is for a server that may lie, and it could draw rosters until a client has "
-                "the neighbours that it wants; use neighbours=all"
+                f"{name}: signed=true protects from a lying server, which could draw rosters until a client has "
+                "certain neighbours; use neighbours=all"
             )
         if not 1 <= self.effective < math.inf:
             raise ValueError(f"{name}: effective = {self.effective!r}; give a number of clients ≥ 1")

@@ -32,6 +32,6 @@ class masked(Secure):
         k = getattr(algorithm.weigh, "k", None)
         if type(k) is int and k < self.least:
             raise ValueError(
-                f"{algorithm.weigh} gives weight to {k} clients, and a sum of fewer than {self.least} (least) says too "
-                "much about each; use a larger k"
+                f"{algorithm.weigh} gives weight to {k} clients, and a sum of fewer than {self.least} (least) "
+                "reveals too much about each; use a larger k"
             )
