@@ -235,3 +235,5 @@ def test_an_app_made_with_a_client_fn(play: Play) -> None:
 def test_a_client_fn_without_the_mod_fails_loudly(play: Play) -> None:
     with pytest.raises(RuntimeError, match=r"no client has trained.*fitins\.parameters.*loss_query_mod"):
         play("legacy_client_fn", server("FedAvg"))
+    with pytest.raises(RuntimeError, match=r"no evaluation can be used.*evaluateins\.parameters.*add .*loss_query_mod"):
+        play("legacy_client_fn", server("FedSoftWorse(T=0.2)", 'losses="evaluate", '))

@@ -170,10 +170,10 @@ class KnownClients:
         last = -1
         while len(ids := self.call(grid, timeout, server_round, needs_query)) < least:
             left_out = sorted(self.problems.items())
-            if left_out and not ids and all(_advice(why) for _, why in left_out):
+            if left_out and not ids and all(advice(why) for _, why in left_out):
                 node, why = left_out[0]
                 raise RuntimeError(
-                    f"node {self._seen[node]} does not answer a query that these rules need: {why}{_advice(why)}"
+                    f"node {self._seen[node]} does not answer a query that these rules need: {why}{advice(why)}"
                 )
             if time.monotonic() >= end:
                 reasons = [f"node {self._seen[node]} is left out: {why}" for node, why in left_out]
@@ -244,7 +244,7 @@ class KnownClients:
         for reason, nodes in by_reason.items():
             who = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
             text = "fedalpha: node %s is left out until it reports a usable client id: %s%s"
-            self._once(WARNING, text, who, reason, _advice(reason), key=reason)
+            self._once(WARNING, text, who, reason, advice(reason), key=reason)
 
     def _once(self, level: int, text: str, *values: object, key: str) -> None:
         if key not in self._said:
@@ -263,14 +263,14 @@ def nobody_trained(rows: Iterable[Mapping[str, Any]]) -> str:
     """The message of a run in which no client has trained, with the most frequent reason."""
     reasons = [refusal["reason"] for row in rows for refusal in row["refused"]] or [row["kept"] for row in rows]
     reason = max(set(reasons), key=reasons.count)
-    return f"no client has trained, so the model is the initial one; most frequent reason: {reason}{_advice(reason)}"
+    return f"no client has trained, so the model is the initial one; most frequent reason: {reason}{advice(reason)}"
 
 
-def _advice(reason: str) -> str:
+def advice(reason: str) -> str:
     """What to do, if the node's own error shows it."""
     if "No query function registered" in reason:
         return "; add fedalpha.flower.add_loss_query to its ClientApp"
-    if "Invalid message type" in reason or "fitins." in reason:
+    if "Invalid message type" in reason or "fitins." in reason or "evaluateins." in reason:
         return "; add fedalpha.flower.loss_query_mod to ClientApp(client_fn, mods=[…])"
     return ""
 

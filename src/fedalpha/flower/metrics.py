@@ -18,7 +18,7 @@ from flwr.supercore import log
 from fedalpha.analysis.columns import Context, row
 from fedalpha.analysis.watch import Watch
 from fedalpha.defence.tolerance import influence
-from fedalpha.flower.clients import KnownClients
+from fedalpha.flower.clients import KnownClients, advice
 from fedalpha.flower.replies import Rejected, finite, metrics_of, number
 from fedalpha.flower.rounds import Round
 from fedalpha.round import Algorithm, tell
@@ -138,9 +138,10 @@ class Noted:
                 reasons.append(reason)
                 log(WARNING, "fedalpha: an evaluation of node %d is left out: %s", reply.metadata.src_node_id, reason)
         if known.source == "evaluate" and not known.losses and len(reasons) >= max(1, len(clients)):
+            report = f'; let it report {self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
             raise RuntimeError(
-                f'losses="evaluate": no evaluation can be used, so that no loss is known: {reasons[0]}; let it report '
-                f'{self.evaluated_loss!r}, or name another metric in loss_keys={{"evaluate": …}}'
+                'losses="evaluate": no evaluation can be used, so that no loss is known: '
+                f"{reasons[0]}{advice(str(reasons[0])) or report}"
             )
         self._name_largest(sizes)
         if type(over).aggregate_evaluate is not flower.FedAvg.aggregate_evaluate:
