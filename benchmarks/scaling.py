@@ -237,7 +237,7 @@ def check(quick: bool) -> list[dict[str, Any]]:
 
 
 def check_table(rows: Sequence[dict[str, Any]]) -> str:
-    head = "| clients | parameters | workers | model: training / all (s) | Ray: processor time of the workers (s) | "
+    head = "| clients | parameters | workers | model: training / total (s) | Ray: processor time of the workers (s) | "
     head += "workers ÷ model | of the driver (s) | wall (s) | load of the machine |\n|" + "---|" * 9 + "\n"
     return head + "".join(
         f"| {r['clients']} | {r['parameters']:,} | {r['workers']} | "
@@ -254,7 +254,7 @@ SWEEP = tuple(
     for clients in (100, 1000, 10_000)
     for upload in (None, "quantised(bits=8)", "quantised(bits=4)", "sparse(share=0.01)")
 )
-"""Phones: half a minute of training, 20 Mbit/s; a server with 1 Gbit/s and 4 cores."""
+"""Phones: 30 s of training, 20 Mbit/s; a server with 1 Gbit/s and 4 cores."""
 
 
 def sweep(given: dict[str | None, Rates]) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ def sweep(given: dict[str | None, Rates]) -> list[dict[str, Any]]:
 
 def sweep_table(rows: Sequence[dict[str, Any]]) -> str:
     head = "| parameters | clients in a round | upload | MB per client up | model (s) | limited by | "
-    head += "simulated, alike (s) | simulated, σ = 1 (s) | clients a day |\n|" + "---|" * 9 + "\n"
+    head += "simulated, equal clients (s) | simulated, σ = 1 (s) | clients per day |\n|" + "---|" * 9 + "\n"
     return head + "".join(
         f"| {r['parameters']:,} | {r['clients']:,} | {_named(r['upload'])} | "
         f"{replace(Setting(1, r['parameters'], 0), upload=r['upload']).sent / 1e6:.2f} | {r['model']['total']:.0f} | "
@@ -285,7 +285,7 @@ def _named(upload: str | None) -> str:
 
 def rates_table(given: dict[str | None, Rates]) -> str:
     head = (
-        "| upload | ns to add a value | ns to read a value | seconds of one core for 10⁶ clients × 10⁶ parameters |\n"
+        "| upload | ns to add a value | ns to decode a value | seconds of one core for 10⁶ clients × 10⁶ parameters |\n"
     )
     return (
         head

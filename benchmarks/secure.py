@@ -115,7 +115,7 @@ def run(out: Path, quick: bool, page: Path | None = None) -> list[dict[str, Any]
 def table(rows: list[dict[str, Any]]) -> str:
     """The results as Markdown."""
     head = "| secure sum | clients | parameters | lost | neighbours | upload per client (× plain) | "
-    head += "more to download per client (kB) | seconds per client | seconds of the server | plain sum (s) | "
+    head += "additional download per client (kB) | seconds per client | seconds on the server | plain sum (s) | "
     head += "error (bound) |\n|" + "---|" * 11 + "\n"
     lines = [
         f"| `{r['form']}` | {r['clients']} | {r['parameters']:,} | {r['lost']} | {r['neighbours']} | "
