@@ -196,7 +196,7 @@ class _NextVersion:
         step: Order | Outcome = now.advance()
         while not isinstance(step, Outcome):
             if isinstance(step, Measure | Learn | AskLosses):
-                raise RuntimeError(f"a server that does not wait cannot carry out {type(step).__name__}")
+                raise RuntimeError(f"a buffered server cannot carry out {type(step).__name__}")
             items = [now.rules.form.report(self.buffer[id][1]) for id in step.ids.tolist()]
             now.heard = now.heard.and_reports(now.rules.form.reports(items, None))
             step = now.advance()

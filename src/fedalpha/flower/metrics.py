@@ -75,7 +75,7 @@ class Noted:
         self.evaluating = evaluating
         """whether clients evaluate the model"""
         self.late = late
-        """whether the server does not wait, so that updates may be stale"""
+        """whether the server is buffered, so that updates may be stale"""
         self.trained = False
         """whether a client has ever delivered"""
         self._warned = False
