@@ -63,12 +63,27 @@ def test_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in CliRunner().invoke(app, ["run", "--help"], color=True).output
 
 
-def test_the_shell_completes_names() -> None:
-    words = {"_FEDALPHA_COMPLETE": "complete_bash", "COMP_WORDS": "fedalpha run --strategy FedSoftW", "COMP_CWORD": "3"}
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("run --strategy FedSoftW", ["FedSoftWorse", "FedSoftWorseAvg"]),
+        ("run --shadow FedSoftW", ["FedSoftWorse", "FedSoftWorseAvg"]),
+        ("compare --strategy FedSoftW", ["FedSoftWorse", "FedSoftWorseAvg"]),
+        ("tune --strategy FedSoftW", ["FedSoftWorse", "FedSoftWorseAvg"]),
+        ("resume runs/a --log t", ["tensorboard"]),
+        ("compare --log t", ["tensorboard"]),
+        ("partition --partition dir", ["dirichlet"]),
+        ("list mo", ["models"]),
+        ("data get dig", ["digits"]),
+    ],
+)
+def test_the_shell_completes_names(line: str, found: list[str]) -> None:
+    count = str(len(line.split()))
+    words = {"_FEDALPHA_COMPLETE": "complete_bash", "COMP_WORDS": f"fedalpha {line}", "COMP_CWORD": count}
     script = "import sys; sys.argv[0] = 'fedalpha'; from fedalpha.cli import main; main()"
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=600)
-    assert done.stdout.split() == ["FedSoftWorse", "FedSoftWorseAvg"]
+    assert done.stdout.split() == found
 
 
 def test_every_registry_is_listed() -> None:

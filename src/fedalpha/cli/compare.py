@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedalpha.cli.kinds import completing
 from fedalpha.cli.options import File, Trust, Workers, with_settings
 from fedalpha.terminal import console
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 def compare(
     file: File = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="A strategy to compare (repeatable); the first is the reference.")
+        list[str] | None,
+        typer.Option(
+            help="A strategy to compare (repeatable); the first is the reference.",
+            autocompletion=completing("--strategy"),
+        ),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Number of seeds (5), or the seeds (3,4,5 or 10-19).")] = "3",
     target: Annotated[
@@ -30,7 +35,10 @@ def compare(
     workers: Workers = None,
     log: Annotated[
         list[str] | None,
-        typer.Option(help="A logger of each run, such as csv('logs/{run}.csv') (repeatable); {run} is the run's name."),
+        typer.Option(
+            help="A logger of each run, such as csv('logs/{run}.csv') (repeatable); {run} is the run's name.",
+            autocompletion=completing("--log"),
+        ),
     ] = None,
     trust: Trust = False,
     *,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedalpha.cli.help import Command, Group
+from fedalpha.cli.kinds import completing
 from fedalpha.cli.options import Plugin, use_plugin
 from fedalpha.terminal import console
 
@@ -38,7 +39,12 @@ def list_(plugin: Plugin = None) -> None:
 
 @app.command("get", cls=Command)
 def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Data sets, as in `fedalpha data list`.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME…", help="Data sets, as in `fedalpha data list`.", autocompletion=completing("--dataset")
+        ),
+    ],
     plugin: Plugin = None,
 ) -> None:
     """Fetch data sets and check their files.

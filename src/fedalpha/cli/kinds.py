@@ -50,3 +50,12 @@ def completing(option: str) -> Callable[[str], list[str]] | None:
         return [name for name in known if name.startswith(incomplete)]
 
     return names
+
+
+def kinds(incomplete: str) -> list[str]:
+    """The kinds that begin in this way.
+
+    >>> kinds("mo")
+    ['models']
+    """
+    return [kind for kind in KINDS if kind.startswith(incomplete)]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedalpha.cli.kinds import KINDS
+from fedalpha.cli.kinds import KINDS, kinds
 from fedalpha.cli.options import Plugin, use_plugin
 from fedalpha.terminal import console
 from fedalpha.text import nearest
@@ -25,7 +25,9 @@ class Item:
 
 
 def list_(
-    kind: Annotated[str | None, typer.Argument(help=f"One of: {', '.join(KINDS)} [default: all].")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help=f"One of: {', '.join(KINDS)} [default: all].", autocompletion=kinds)
+    ] = None,
     plugin: Plugin = None,
 ) -> None:
     """List all registered objects, or those of one kind.

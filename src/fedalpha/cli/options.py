@@ -23,7 +23,10 @@ Workers = Annotated[
 ]
 Plugin = Annotated[str | None, typer.Option(help="Python file that registers your own rules and data sets.")]
 Log = Annotated[
-    list[str] | None, typer.Option(help="A logger that watches the run, such as csv(rounds.csv) (repeatable).")
+    list[str] | None,
+    typer.Option(
+        help="A logger that watches the run, such as csv(rounds.csv) (repeatable).", autocompletion=completing("--log")
+    ),
 ]
 Trust = Annotated[
     bool,
@@ -57,7 +60,7 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
                 option = typer.Option(
                     help=sentence(f"{said}{_short(name)}{bracket}{default}", info.default),
                     show_default=False,
-                    autocompletion=completing(f"--{name.replace('_', '-')}"),
+                    autocompletion=completing("--strategy" if name == "shadow" else f"--{name.replace('_', '-')}"),
                 )
                 annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
                 added.append(

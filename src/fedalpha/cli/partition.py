@@ -7,14 +7,21 @@ from typing import Annotated
 
 import typer
 
+from fedalpha.cli.kinds import completing
 from fedalpha.cli.options import Plugin, use_plugin
 from fedalpha.terminal import console
 
 
 def partition(
-    dataset: Annotated[str, typer.Option(help="A data set, as in `fedalpha data list`.")] = "digits",
+    dataset: Annotated[
+        str, typer.Option(help="A data set, as in `fedalpha data list`.", autocompletion=completing("--dataset"))
+    ] = "digits",
     partition: Annotated[
-        str, typer.Option(help="Rule that splits it, such as iid, shards(size=30) or dirichlet(a=0.5).")
+        str,
+        typer.Option(
+            help="Rule that splits it, such as iid, shards(size=30) or dirichlet(a=0.5).",
+            autocompletion=completing("--partition"),
+        ),
     ] = "shards(size=30)",
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 20,
     seed: Annotated[int, typer.Option(help="Seed; a run with the same seed has the same partition.")] = 0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedalpha.cli.cells import Jobs, RayAddress, Seeds
+from fedalpha.cli.kinds import completing
 from fedalpha.cli.options import Trust, with_settings
 from fedalpha.cli.tuning import tune_and_show
 
@@ -18,7 +19,11 @@ FilePath = Annotated[
     Path | None, typer.Argument(help="A study's TOML file with a [tune] table, or a folder to resume.")
 ]
 Strategies = Annotated[
-    list[str] | None, typer.Option(help='A strategy to tune, such as "FedSoftWorse(T=log(0.05, 5))" (repeatable).')
+    list[str] | None,
+    typer.Option(
+        help='A strategy to tune, such as "FedSoftWorse(T=log(0.05, 5))" (repeatable).',
+        autocompletion=completing("--strategy"),
+    ),
 ]
 Spaces = Annotated[
     list[str] | None,
