@@ -15,6 +15,8 @@ from fedalpha.text import nearest, quoted
 
 SCORES = {"balanced_accuracy": "label", "f1": "label", "roc_auc": "output", "mse": "output", "r2": "output"}
 """The scores by name, and what they are computed from: the predicted label, or the model's output."""
+OF_VALUES = ("mse", "r2")
+"""The scores that compare values; the others compare labels."""
 
 
 def classified(output: Tensor, target: Tensor) -> Tensor:

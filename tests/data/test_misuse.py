@@ -294,3 +294,13 @@ def test_a_test_part_or_a_task_of_the_wrong_kind_is_named() -> None:
         federation((X, np.where(Y > 0, "yes", "no")), clients=2, task="mse")
     with pytest.raises(TypeError, match=r"task = MSELoss\(\) is not a task; give fedalpha.Task"):
         federation((X, Y), clients=2, task=nn.MSELoss())  # type: ignore[arg-type]
+
+
+def test_scores_that_do_not_suit_the_targets_are_refused_before_training() -> None:
+    labels = federation((X, Y), clients=2, task=Task(scores="r2"))
+    with pytest.raises(ValueError, match="r2 compares values, and here the targets are labels; give balanced_accuracy"):
+        fedalpha.run(labels, "softmax", rounds=1)
+    squared = Task(loss=nn.functional.mse_loss, correct=None, scores="f1")
+    values = federation((X, X[:, 0]), clients=2, task=squared)
+    with pytest.raises(ValueError, match="f1 compares labels, and here the targets are values; give mse, r2"):
+        fedalpha.run(values, nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), rounds=1)

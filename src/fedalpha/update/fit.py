@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from fedalpha.data.federations import Examples, Federation
 from fedalpha.data.transforms import Change
-from fedalpha.task import Task
+from fedalpha.task import OF_VALUES, SCORES, Task
 from fedalpha.update.base import Broadcast, Update, seeded
 
 
@@ -32,6 +32,7 @@ def check_fit(broadcast: Broadcast, federation: Federation, update: Update) -> N
             raise ValueError(f"the model cannot take samples of {_form(few.x)}: {error}; {_remedy(few.x)}") from error
     if not isinstance(output, Tensor):
         return
+    _check_scores(output, few.y, federation.task)
     if federation.task.loss is cross_entropy:
         _check_output(output, few, federation)
     else:
@@ -73,6 +74,17 @@ def _check_output(output: Tensor, few: Examples, federation: Federation) -> None
         raise ValueError(
             f"the model has {output.shape[1]} outputs, but there are {federation.classes} classes; "
             "give it one output per class"
+        )
+
+
+def _check_scores(output: Tensor, y: Tensor, task: Task) -> None:
+    """Scores of labels need classes to choose from, scores of values one output per value."""
+    values = output.dim() < 2 or output.numel() == y.numel() or y.is_floating_point()
+    if wrong := [name for name in task.scores if (name in OF_VALUES) != values]:
+        fit = [name for name in SCORES if (name in OF_VALUES) == values]
+        raise ValueError(
+            f"scores: {wrong[0]} compares {'labels' if values else 'values'}, and here the targets are "
+            f"{'values' if values else 'labels'}; give {', '.join(fit)}"
         )
 
 
