@@ -14,7 +14,7 @@ import torch
 import fedalpha
 from fedalpha.data import Pooled
 from fedalpha.engine.backends import embedded as backend
-from fedalpha.engine.backends.embedded import _file
+from fedalpha.engine.backends.embedded import _file, _given_back
 from fedalpha.engine.backends.pool import Pool
 from histories import same_model, without_times
 
@@ -82,3 +82,29 @@ def test_large_models_have_the_same_bytes_with_workers(
     ]
     assert same_model(*runs)
     assert np.isfinite(runs[0].rows[-1]["loss"])
+
+
+def test_forked_workers_do_not_inherit_the_first_model() -> None:
+    """Its memory is free meanwhile, then filled again. Tensors that share memory with others or NumPy keep theirs."""
+    own, tied, seen, empty = torch.randn(3, 4), torch.randn(6), torch.randn(5), torch.zeros(0)
+    array = seen.numpy()
+    values = {
+        "own": own,
+        "left": tied[:3],
+        "right": tied[3:],
+        "seen": seen,
+        "turned": torch.randn(2, 3).T,
+        "empty": empty,
+    }
+    copy = {name: value.clone() for name, value in values.items()}
+    kept = {name: value.data_ptr() for name, value in values.items() if name in ("left", "right", "seen")}
+
+    def fork() -> None:
+        assert own.untyped_storage().nbytes() == values["turned"].untyped_storage().nbytes() == 0
+        assert {name: values[name].data_ptr() for name in kept} == kept
+        raise OSError("no more processes")
+
+    with pytest.raises(OSError, match="no more processes"), _given_back(values, copy):
+        fork()
+    assert all(torch.equal(value, copy[name]) for name, value in values.items())
+    assert array.tolist() == copy["seen"].tolist()

@@ -34,6 +34,11 @@ def accumulate(rows: NDArray[np.float32], alpha: NDArray[np.float64], total: NDA
                 piece[j] += np.float64(row[j]) * weight
 
 
+def load() -> None:
+    """Load the machine code that adds models, and what numba needs for it: 40 MB, which forked processes share."""
+    accumulate(np.zeros((1, 1), np.float32), np.zeros(1), np.zeros(1))
+
+
 @intrinsic
 def _pointer(typing: Any, address: Any) -> Any:
     """A number as the address of float32 values."""

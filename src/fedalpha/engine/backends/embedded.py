@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import mmap
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,6 +79,7 @@ class Embedded:
             reports += some
             if total is not None:
                 total.merge(*sums)
+            del sums  # or they would be in memory while the next ones are computed
         return Reports.of_sum(reports, total, broadcast)
 
     def evaluate(self, broadcast: Broadcast, part: Part) -> Evaluation:
@@ -180,12 +183,16 @@ class _Crew:
             )
             large = parameters.nbytes >= _LARGE
             if large and numba_version() is not None:
-                import fedalpha.fast.kernels  # noqa: F401 - once for all workers, which need it for their sums
+                from fedalpha.fast.kernels import load
+
+                load()  # once for all workers, which need them for their sums
 
             places = 1 if large else PLACES
             self._sums = [[wide.views(_shared(wide.nbytes)) for _ in range(sums)] for _ in range(places * self.workers)]
             self._rows = [_Row(parameters, self.mapped) for _ in range(rows)]
-            self._pool = Pool(self.workers, self._handle, places)
+            copy_into(self._here.parameters, broadcast.parameters)
+            with _given_back(broadcast.parameters if large else {}, self._here.parameters):
+                self._pool = Pool(self.workers, self._handle, places)
         copy_into(self._here.parameters, broadcast.parameters)
         copy_into(self._here.extras, broadcast.extras)
         return self._pool
@@ -246,6 +253,27 @@ def _file(nbytes: int) -> mmap.mmap:
             f"updates=mapped: {nbytes:,} bytes for the model of a client cannot be kept in {tempfile.gettempdir()}: "
             f"{error.strerror}; free space, or set TMPDIR to a folder on a larger disk"
         ) from None
+
+
+@contextlib.contextmanager
+def _given_back(parameters: Parameters, copy: Parameters) -> Iterator[None]:
+    """The memory of these tensors is free while this is open; then it is filled from ``copy``.
+
+    Processes that are forked meanwhile do not inherit it: they would keep the model of the first round in memory.
+    Tensors that share their memory with others, or with NumPy, stay as they are.
+    """
+    freed = []
+    for name, value in parameters.items():
+        store = value.untyped_storage()
+        if store.resizable() and store.device.type == "cpu" and store.nbytes() == value.nbytes > 0:
+            freed.append((name, store, store.nbytes()))
+            store.resize_(0)
+    try:
+        yield
+    finally:
+        for name, store, size in freed:
+            store.resize_(size)
+            parameters[name].detach().copy_(copy[name])
 
 
 def _shared(nbytes: int) -> Tensor:
