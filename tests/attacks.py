@@ -800,16 +800,14 @@ def _templates(tree: Path, scratch: Path) -> tuple[Path, Path]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The attacks, what they reach on each commit, and their tests, as Markdown."""
-    commits = list(record)
-    lines = ["| attack | " + " | ".join(f"at {commit}" for commit in commits) + " | test |"]
-    lines.append("|---|" + "---|" * len(commits) + "---|")
+    """The attacks, what each reached on the first commit where it succeeded and on the last one, and their tests."""
+    last = list(record)[-1]
+    lines = ["| attack | before | commit | now, at " + last + " | test |", "|---|---|---|---|---|"]
     for one in ATTACKS:
-        cells = []
-        for commit in commits:
-            found = record[commit].get(one.title)
-            cells.append(_cell(found))
-        lines.append("| " + " | ".join([one.title, *cells, f"`{one.test}`"]) + " |")
+        played = {commit: found[one.title] for commit, found in record.items() if one.title in found}
+        commit = next((commit for commit, found in played.items() if found["reached"]), "")
+        before, now = _cell(played.get(commit)), _cell(played.get(last))
+        lines.append("| " + " | ".join([one.title, before, commit, now, f"`{one.test}`"]) + " |")
     return "\n".join(lines)
 
 
@@ -827,9 +825,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="attacks", description="Play attacks on the code of commits.")
     parser.add_argument("commits", nargs="+", help="commits, or folders that hold a tree")
     parser.add_argument("--only", default="", help="attacks whose titles contain this")
-    parser.add_argument("--out", type=Path, help="keep what was reached, and the table, here")
+    parser.add_argument("--out", type=Path, help="keep what was reached here, beside what is stored there")
     options = parser.parse_args()
-    record = {}
+    stored = options.out / "attacks.json" if options.out else None
+    record = json.loads(stored.read_text()) if stored and stored.exists() else {}
     for commit in options.commits:
         with contextlib.ExitStack() as stack:
             tree, name = Path(commit).resolve(), commit
@@ -840,11 +839,10 @@ def main() -> None:
                 name = subprocess.run(short, check=True, capture_output=True, text=True).stdout.strip()
                 stack.callback(subprocess.run, ["git", "worktree", "remove", "--force", str(tree)], check=True)
             print(f"== {name}", flush=True)
-            record[name] = play(tree, options.only)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "attacks.json").write_text(json.dumps(record, indent=1) + "\n")
-        (options.out / "table.md").write_text(table(record) + "\n")
+            record[name] = record.get(name, {}) | play(tree, options.only)
+    if stored:
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(record, indent=1) + "\n")
     print(table(record))
     last = list(record.values())[-1]
     sys.exit(any(found["reached"] for found in last.values()))
