@@ -97,7 +97,7 @@ class Uploads(Target):
     name, share = "compressed uploads", 12
     readers: ClassVar = {
         "flower/replies.py": ("uploaded_of", "_model_of", "_all_opened"),
-        "upload/halves.py": ("bfloat16.decode",),
+        "upload/bfloat.py": ("bfloat16.decode",),
         "upload/sparse.py": ("sparse.decode", "sparse._as_bits", "sparse.forms"),
         "upload/quantised.py": ("quantised.decode", "quantised._pieces", "_unpacked"),
     }

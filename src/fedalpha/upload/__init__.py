@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector, added, difference
 from fedalpha.upload.feedback import feedback
-from fedalpha.upload.halves import bfloat16
+from fedalpha.upload.bfloat import bfloat16
 from fedalpha.upload.quantised import quantised
 from fedalpha.upload.sparse import sparse
 
