@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedalpha.upload.base import UPLOADS, Packed, Upload, Vector, added, difference
-from fedalpha.upload.feedback import feedback
 from fedalpha.upload.bfloat import bfloat16
+from fedalpha.upload.feedback import feedback
 from fedalpha.upload.quantised import quantised
 from fedalpha.upload.sparse import sparse
 
