@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
@@ -439,6 +440,12 @@ def test_wrong_arguments_are_named() -> None:
         FedAlpha("FedAvg", loss_keys="test_loss")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="loss_keys: 'eval' is not a kind of loss; give train, after, evaluate"):
         FedAlpha("FedAvg", loss_keys={"eval": "test_loss"})
+    for name in ("accuracy_key", "weighted_by_key"):
+        with pytest.raises(TypeError, match=f"{name} = 3; give the name of a metric"):
+            FedAlpha("FedAvg", **{name: 3})  # type: ignore[arg-type]
+    for name, seconds in itertools.product(("wait_for_nodes", "query_timeout"), (-1, 0, math.nan, True, "60")):
+        with pytest.raises(ValueError, match=f"{name} = .*; give a number of seconds above 0"):
+            FedAlpha("FedAvg", **{name: seconds})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="out = 3; give the path of a folder"):
         FedAlpha("FedAvg", out=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callbacks = 3; give a list"):

@@ -47,6 +47,8 @@ class Keys:
             raise TypeError(f"loss_keys = {losses!r}; give a name for each kind: {{'evaluate': 'test_loss'}}")
         if unknown := sorted(losses.keys() - set(_OF_REPLIES)) if losses else []:
             raise ValueError(f"loss_keys: {unknown[0]!r} is not a kind of loss; give {', '.join(_OF_REPLIES)}")
+        if not isinstance(accuracy, str):
+            raise TypeError(f"accuracy_key = {accuracy!r}; give the name of a metric")
         return Keys({"train": "train_loss", "after": "after_loss", **(losses or {})}, accuracy)
 
     @property

@@ -182,8 +182,12 @@ def _check_shares(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} = {share!r}; give a share of the nodes in [0, 1]")
 
 
-def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: Any) -> None:
+def check_arguments(
+    fedavg: Mapping[str, Any], losses: str, states: str, watched: Evaluate, validation: Any, **seconds: float | None
+) -> None:
     """Raise if an argument of `FedAlpha` is unknown, has an impossible value, or contradicts another one."""
+    if not isinstance(key := fedavg.get("weighted_by_key", ""), str):
+        raise TypeError(f"weighted_by_key = {key!r}; give the name of a metric, such as 'num-examples'")
     if "save" in fedavg:
         raise TypeError("FedAlpha does not take save; the folder of a run is named by out=, as in fedalpha.run")
     if losses not in (sources := get_args(Source)):
@@ -198,6 +202,9 @@ def check_arguments(fedavg: Mapping[str, Any], losses: str, states: str, watched
             "fraction_evaluate and evaluate_fn, and stop, keep and rules use this evaluation; leave every and "
             "signal out"
         )
+    for name, value in seconds.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise ValueError(f"{name} = {value!r}; give a number of seconds above 0")
     if watched.reevaluate and validation is None:
         raise ValueError("reevaluate needs an evaluation on the server's data; pass validation=evaluate_on(…)")
 

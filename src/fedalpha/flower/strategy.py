@@ -138,7 +138,8 @@ class FedAlpha(flower.Strategy):
         **fedavg: Any,
     ) -> None:
         watched, seed = evaluate or Evaluate(), whole("seed", seed)
-        check_arguments(fedavg, losses, states, watched, validation)
+        waits = {"wait_for_nodes": wait_for_nodes, "query_timeout": query_timeout}
+        check_arguments(fedavg, losses, states, watched, validation, **waits)
         own = [name for name in inspect.signature(FedAlpha).parameters if name != "fedavg"]
         self.over = wrapped(over, fedavg, own)
         self.admission = Admission(quorum, deadline, signed, bound)

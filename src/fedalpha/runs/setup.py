@@ -65,6 +65,8 @@ class Setup:
                 f"secure = {self.algorithm.secure}: simulated time does not know how long the steps of a secure sum "
                 "take; leave clock out"
             )
+        if self.fault is not None:
+            self.fault.check(self.federation.clients)
         if self.fault is not None and self.pace.timed and (reason := self.fault.against_clock):
             raise ValueError(f"{self.fault} does not work with clock = {self.pace.clock}: {reason}")
         self.pace.check(self.federation)

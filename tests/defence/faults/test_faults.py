@@ -125,6 +125,20 @@ def test_unknown_faults_and_arguments_are_named() -> None:
         FAULTS.parse("together()")
 
 
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("sign_flip(clients=50)", "the federation has 12 clients; give at most that many"),
+        ("together(drop(p=0.1), sign_flip(clients=13))", "the federation has 12 clients; give at most that many"),
+        ("drop(clients=[0, 12])", "there is no client 12; the federation has the clients 0 to 11"),
+        ("drop(clients=1.5)", "give a number, a share"),
+    ],
+)
+def test_clients_that_the_federation_does_not_have_are_named(digits: Pooled, fault: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fedalpha.run(digits, "softmax", rounds=1, fault=fault)
+
+
 def test_a_lie_is_a_number() -> None:
     found = FAULTS.parse("lie(loss=nan, clients=1)")
     assert math.isnan(found.loss)  # type: ignore[attr-defined]

@@ -46,8 +46,20 @@ class Fault(Spelled, ABC):
         if not 0 <= self.p <= 1:
             raise ValueError(f"{self.text_name}: p = {self.p!r}; give a probability in [0, 1]")
         clients = self.clients
-        if isinstance(clients, int | float) and clients < 0:
-            raise ValueError(f"{self.text_name}: clients = {clients!r}; give a number, a share or a list of ids")
+        if isinstance(clients, int | float) and (clients < 0 or (isinstance(clients, float) and clients > 1)):
+            raise ValueError(
+                f"{self.text_name}: clients = {clients!r}; give a number, a share (up to 1.0) or a list of ids"
+            )
+
+    def check(self, clients: int) -> None:
+        """Raise ValueError if a federation of this many clients does not have those of the fault."""
+        chosen = self.clients
+        if isinstance(chosen, int) and chosen > clients:
+            raise ValueError(f"fault = {self}: the federation has {clients} clients; give at most that many")
+        if isinstance(chosen, Sequence) and (beyond := [i for i in chosen if not 0 <= int(i) < clients]):
+            raise ValueError(
+                f"fault = {self}: there is no client {beyond[0]}; the federation has the clients 0 to {clients - 1}"
+            )
 
     @property
     def against_clock(self) -> str:

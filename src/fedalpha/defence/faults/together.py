@@ -30,6 +30,10 @@ class together(Fault):
     def against_clock(self) -> str:
         return next((why for fault in self.faults if (why := fault.against_clock)), "")
 
+    def check(self, clients: int) -> None:
+        for fault in self.faults:
+            fault.check(clients)
+
     def members(self, seed: int, clients: int) -> set[int]:
         return set().union(*(f.members(seed, clients) for f in self.faults))
 
