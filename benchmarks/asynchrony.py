@@ -122,7 +122,8 @@ def _pairs(record: Mapping[str, Any]) -> Any:
 def _found(seeds: Mapping[str, Any], others: Mapping[str, Any]) -> list[Any]:
     def difference(text: str) -> Any:
         common = sorted((seed for seed in seeds.keys() & others.keys() if both(seed, text)), key=int)
-        return paired(*([100 * one[seed][text][0] for seed in common] for one in (seeds, others)))
+        mine, theirs = ([100 * one[seed][text][0] for seed in common] for one in (seeds, others))
+        return paired(mine, theirs)
 
     def both(seed: str, text: str) -> bool:  # a run may end before 100 s
         return text in seeds[seed] and text in others[seed]
