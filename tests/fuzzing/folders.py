@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fuzzing.base import Target
-from fuzzing.mutations import changed_bytes, changed_tree
+from fuzzing.mutations import changed_bytes, changed_state, changed_tree
 
 
 class Checkpoints(Target):
@@ -54,20 +54,29 @@ class Checkpoints(Target):
         sent = {"parameters": self.starts[1].broadcast.parameters, "extras": {}}
         flights = {i: {"version": i, "end": 3.0, "lost": None, "before": 0.5} for i in (1, 2)}
         clocks = {}, {"time": 2.5, "flights": flights, "versions": {1: sent}}
-        self.trees, self.arrays = [], {}
-        for start, clock in zip(self.starts, clocks, strict=True):
-            text, arrays = pack(
-                state_tree(dataclasses.replace(start, round=2, accuracy=0.5, clients=kept, clock=clock))
-            )
-            self.trees.append(json.loads(text))
-            self.arrays |= arrays  # those of the first state are among those of the second one
+        self.states = []
+        best = {"best": {"round": 1, "model": self.starts[0].broadcast.parameters}}
+        for start, clock, watch in zip(self.starts, clocks, ({}, best), strict=True):
+            same = {"round": 2, "accuracy": 0.5, "clients": kept, "clock": clock, "watch": watch}
+            self.states.append(state_tree(dataclasses.replace(start, **same)))
+        packed = [pack(state) for state in self.states]
+        self.trees, self.arrays = [json.loads(text) for text, _ in packed], [arrays for _, arrays in packed]
+        tensor = next(iter(sent["parameters"].values()))
+        self.values = (
+            *(None, True, -1, 0, 1, 2, 3, 2**70, 0.5, -0.5, float("inf"), float("nan"), "x", "y" * 300, {}, [], ()),
+            *(np.float64(1), np.int64(1), np.zeros(2), tensor, {"x": tensor}, {"x": np.zeros(2)}, {1: tensor}),
+            *({0: 0}, {1: {}}, ["x"], sent, {7: sent}, {"best": {"round": 9, "model": {}}}, ("mlp", (1, 8, 8), 10)),
+        )
         self.rows = [{"round": r, "accuracy": 0.5, "alpha": [0.5, 0.5], "cohort": [0, 2]} for r in range(3)]
 
     def make(self, draw: random.Random) -> Any:
         which = draw.randrange(2)
         tree, rows, manifest = self.trees[which], self.rows, {}
-        kind = draw.randrange(5)
-        if kind == 0 and which:  # its clock alone
+        kind = draw.randrange(7)
+        arrays = self.arrays[which]
+        if kind >= 5:
+            tree, arrays = self._odd(self.states[which], draw)
+        elif kind == 0 and which:  # its clock alone
             tree = json.loads(json.dumps(tree))
             place = next(pair for pair in tree["map"] if pair[0] == "clock")
             place[1] = changed_tree(place[1], draw)
@@ -80,7 +89,28 @@ class Checkpoints(Target):
         elif kind == 3:
             manifest = {draw.choice(("format", "number", "files", "round", "x")): draw.choice((0, None, [], "2", {}))}
         raw = (draw.choice(("data", "rows", "manifest")), draw.getrandbits(32)) if kind == 4 else None
-        return tree, rows, manifest, raw, which
+        if draw.random() < 0.005:
+            raw = "absent", 0
+        return (tree, arrays), rows, manifest, raw, (which, draw.random() < 0.1)
+
+    def _odd(self, state: dict[str, Any], draw: random.Random) -> tuple[Any, Any]:
+        """A state in which a Python value is odd before it is packed, or of which a dtype is not one."""
+        from fedalpha.store.tree import pack
+
+        if draw.random() < 0.05:
+            text, arrays = pack(state)
+            return json.loads(text.replace('"float32"', draw.choice(('"nn"', '"none"', '"int8"', '"bool"')), 1)), arrays
+        part = draw.choice((*state, "clock", "clock", "watch", "broadcast", "round"))
+        state = dict(state)
+        if part == "broadcast" and draw.random() < 0.5:
+            inside = draw.choice(("architecture", "extras", "parameters"))
+            state[part] = {**state[part], inside: draw.choice(self.values)}
+        elif part in state:
+            state[part] = changed_state(state[part], self.values, draw)
+        else:
+            state[part] = draw.choice(self.values)
+        text, arrays = pack(state)
+        return json.loads(text), arrays
 
     def first(self, given: Any) -> bool:
         return given[3] is None
@@ -90,22 +120,31 @@ class Checkpoints(Target):
 
         from fedalpha.store.generations import FORMAT, _facts, _packed, _signed
 
-        tree, rows, change, raw, which = given
+        (tree, arrays), rows, change, raw, (which, live) = given
         text = json.dumps(tree).encode()
         content = {
-            "data": save({**self.arrays, "tree": np.frombuffer(text, dtype=np.uint8)}),
+            "data": save({**arrays, "tree": np.frombuffer(text, dtype=np.uint8)}),
             "rows": b"".join(map(_packed, rows if isinstance(rows, list) else [rows])),
         }
         files = {"000002.safetensors": _facts(content["data"]), "even.rows": _facts(content["rows"])}
         manifest = {"format": FORMAT, "number": 2, "round": 2, "files": files}
         content["manifest"] = _signed({**manifest, **change})
-        if raw is not None:
+        if raw is not None and raw[0] != "absent":
             content[raw[0]] = changed_bytes(content[raw[0]], random.Random(raw[1]))
         place = self.folder / "checkpoint"
         place.mkdir(exist_ok=True)
         for name, part in zip(("000002.safetensors", "even.rows", "000002.json"), content.values(), strict=True):
             (place / name).write_bytes(part)
-        self.run.resume(self.starts[which], 3)
+        if raw is not None and raw[0] == "absent":
+            (place / "000002.json").unlink()
+        self.run.resume(self.starts[which], None if live else 3)  # a live federation does not know how many clients
+
+
+HEADERS = (
+    *(b"\x16" + b"\xff" * 12, b"\x1c" * 20, b"\x19" * 20, b"\x19\xf3" + b"\xff" * 6 + b"\x01", b"\x19\x47", b"\x1d\0"),
+    *(b"\x18\xff\xff\xff\xff\x0f", b"\x15\x00\x15\x01\x15\x01\x00", b"\x06\x00\x00", b"\x13\x07\x07", b"\0" * 4),
+)
+"""Headers of pages in Thrift's compact protocol: endless numbers, deep nesting, negative sizes, other kinds."""
 
 
 class Cells(Target):
@@ -128,6 +167,29 @@ class Cells(Target):
         self.tables = [self._table(dict(self._columns())), self._table(dict(self._columns(rows=1)))]
         self.files = [content(table) for table in self.tables]
         self.bombs = self._bombs()
+        self.pages = [self._pages(file) for file in self.files]
+
+    def _pages(self, file: bytes) -> list[int]:
+        """Where the pages of a file begin: Arrow does not read their headers when it opens the file."""
+        import pyarrow
+        from pyarrow import parquet
+
+        group = parquet.read_metadata(pyarrow.BufferReader(file)).row_group(0)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        return [c.data_page_offset for c in columns] + [
+            c.dictionary_page_offset for c in columns if c.has_dictionary_page
+        ]
+
+    def _changed_header(self, draw: random.Random) -> bytes:
+        """A file with an odd header of a page, or with other metadata that Arrow accepts."""
+        which = draw.randrange(len(self.files))
+        file = bytearray(self.files[which])
+        if draw.random() < 0.2:
+            return bytes(file).replace(b"parquet-cpp", draw.choice((b"parquet-cpX", b"parquet-mr ")))
+        place = draw.choice(self.pages[which])
+        odd = draw.choice(HEADERS)
+        file[place : place + len(odd)] = odd
+        return bytes(file)
 
     def _bombs(self) -> list[bytes]:
         """Small files that stand for large tables, against a limit that is small here, and one of another format."""
@@ -188,6 +250,8 @@ class Cells(Target):
             return draw.choice(self.bombs)
         if draw.random() < 0.4:
             return changed_bytes(draw.choice(self.files), draw)
+        if draw.random() < 0.05:
+            return self._changed_header(draw)
         columns = dict(self._columns(draw.choice((1, 4))))
         for _ in range(draw.choice((1, 1, 2))):
             name = draw.choice(list(columns))
@@ -247,10 +311,30 @@ class Plans(Target):
     def make(self, draw: random.Random) -> Any:
         parts = {"study.json": self.plan, f"log/{self.running_file}": self.running, "log/times.jsonl": self.times}
         name = draw.choice(("study.json", "study.json", *parts))
-        changed = json.dumps(changed_tree(parts[name], draw)).encode()
+        tree = self._odd(draw) if name == "study.json" and draw.random() < 0.2 else changed_tree(parts[name], draw)
+        changed = json.dumps(tree).encode()
         if draw.random() < 0.2:
             changed = changed_bytes(changed, draw)
-        return {n: json.dumps(p).encode() for n, p in parts.items()} | {name: changed}
+        found = {n: json.dumps(p).encode() for n, p in parts.items()} | {name: changed}
+        if draw.random() < 0.005:
+            del found["study.json"]
+        return found
+
+    def _odd(self, draw: random.Random) -> Any:
+        """The plan with an odd setting of a cell, a plugin that is not here, or cells that may stop early."""
+        found = json.loads(json.dumps(self.plan))
+        cell = draw.choice(found["cells"])
+        match draw.randrange(3):
+            case 0:
+                name = draw.choice(("rounds", "clients", "seed", "evaluate_every", "dataset", "partition", "update"))
+                cell["settings"][name] = draw.choice((None, True, -1, 2**60, 0.5, "x", [], {}))
+            case 1:
+                found["study"]["settings"]["plugin"] = draw.choice(("x.py", "\x1b.py", "y" * 9_000, 7))
+                cell[draw.choice(list(cell))] = draw.choice((None, "x", {}))
+            case 2:
+                for one in found["cells"]:
+                    one["stop_at"] = draw.choice(("accuracy >= 0.6", "round > 1", "patience(loss)", "x", 5))
+        return found
 
     def first(self, given: Any) -> bool:
         try:
@@ -262,6 +346,7 @@ class Plans(Target):
         from fedalpha.study import status
 
         (self.folder / "log").mkdir(exist_ok=True)
+        (self.folder / "study.json").unlink(missing_ok=True)
         for name, content in given.items():
             (self.folder / name).write_bytes(content)
         status(self.folder)

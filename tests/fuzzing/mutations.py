@@ -99,6 +99,27 @@ def changed_tree(tree: Any, draw: random.Random) -> Any:
     return tree
 
 
+def changed_state(tree: Any, values: Sequence[Any], draw: random.Random) -> Any:
+    """A copy of a tree of Python values, with keys of any kind, in which one of ``values`` takes a random place."""
+    if not isinstance(tree, dict | list | tuple) or not tree:
+        return draw.choice(values)
+    found = dict(tree) if isinstance(tree, dict) else list(tree)
+    key = draw.choice(list(found) if isinstance(found, dict) else range(len(found)))
+    inside = isinstance(found[key], dict | list | tuple)
+    match draw.randrange(10):
+        case 0:
+            del found[key]
+        case 1 if isinstance(found, dict):
+            found[draw.choice((0, 2, -1, True, None, "x", "round", 0.5))] = found.pop(key)
+        case 1:
+            found.append(found[key])
+        case 2 | 3 if inside:
+            found[key] = draw.choice(values)
+        case _:
+            found[key] = changed_state(found[key], values, draw)
+    return tuple(found) if isinstance(tree, tuple) else found
+
+
 def _changed_once(tree: Any, draw: random.Random) -> Any:
     if not isinstance(tree, dict | list) or not tree or draw.random() < 0.02:
         return deepcopy(draw.choice(VALUES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,14 @@ _VALUES: tuple[Any, ...] = (
         [[[[[[[[[[]]]]]]]]]],
     ),
 )
+_SETTINGS: dict[type, tuple[Any, ...]] = {
+    int: (0, 1, 2, 3, 4, 16, 32, 64, -1, 2**31),
+    float: (0.0, 0.4, 0.5, 0.9, 1.0, 4.0, -1.0, 101.0, 1e-300, 1e308, float("inf"), float("nan")),
+    bool: (False, True),
+    bytes: (b"", b"x" * 16, b"x" * 32),
+    str: ("", "\x1b", "another run"),
+}
+"""Odd settings of a session, by the type of the field."""
 NODES = 4
 
 
@@ -40,7 +49,7 @@ class SecureMessages(Target):
     """Messages of two sessions, with and without signing keys: rosters, shares, masked vectors, lists of survivors.
 
     Fields are changed and packed again, also those of messages inside of messages. Then the server, or the client, that
-    waits for this message gets it.
+    waits for this message gets it, or the same client with another policy or state.
     """
 
     name, share = "messages of secure sums", 12
@@ -90,14 +99,28 @@ class SecureMessages(Target):
 
         which = draw.randrange(len(self.waiting))
         packed = self.waiting[which][0]
+        other = draw.randrange(9) if draw.random() < 0.2 else None
+        if other is not None and draw.random() < 0.7:
+            return which, packed, other
         if draw.random() < 0.1:
-            return which, packed if draw.random() < 0.3 else draw.choice(self.waiting)[0]
+            return which, packed if draw.random() < 0.3 else draw.choice(self.waiting)[0], other
         if draw.random() < 0.2:
-            return which, changed_bytes(packed, draw)
+            return which, changed_bytes(packed, draw), other
+        fields = unpack(packed)
+        kind = draw.random()
+        if kind < 0.1:  # a field of another message of the same kind
+            alike = [found for one in self.waiting if (found := unpack(one[0]))[0] == fields[0]]
+            place = draw.randrange(1, len(fields))
+            return which, pack([*fields[:place], draw.choice(alike)[place], *fields[place + 1 :]]), other
+        if kind < 0.2 and fields[0] == "invite":
+            session = unpack(fields[1])
+            place = draw.randrange(1, len(session))
+            session[place] = draw.choice(_SETTINGS[type(session[place])])
+            return which, pack([*fields[:1], pack(session), *fields[2:]]), other
         try:
-            return which, pack(_changed(unpack(packed), draw))
+            return which, pack(_changed(fields, draw)), other
         except (Malformed, TypeError, ValueError, ArithmeticError, struct.error):  # what cannot be packed
-            return which, changed_bytes(packed, draw)
+            return which, changed_bytes(packed, draw), other
 
     def first(self, given: Any) -> bool:
         from fedalpha.secure.wire import Malformed, unpack
@@ -108,12 +131,16 @@ class SecureMessages(Target):
             return False
 
     def read(self, given: Any) -> None:
-        which, data = given
-        self.waiting[which][1](data)
+        which, data, other = given
+        _, take, others = self.waiting[which]
+        (take if other is None or not others else others[other % len(others)])(data)
 
 
-def _messages(session: Any, policies: Mapping[int, Any]) -> Iterator[tuple[bytes, Callable[[bytes], None]]]:
-    """Every message of a session, and who waits for it: a copy of the server, or a client as it was then."""
+Take = Callable[[bytes], None]
+
+
+def _messages(session: Any, policies: Mapping[int, Any]) -> Iterator[tuple[bytes, Take, list[Take]]]:
+    """Every message of a session, and who waits for it: a copy of the server, or the client as it was, and others."""
     from fedalpha.secure.client import Client
     from fedalpha.secure.rounds import METHODS
     from fedalpha.secure.server import KINDS, Server
@@ -125,12 +152,28 @@ def _messages(session: Any, policies: Mapping[int, Any]) -> Iterator[tuple[bytes
         for id, message in asked.items():
             values = [np.zeros(session.length)] if step == "masked" else []
             if not (step == "masked" and id == 103):
-                yield message.packed, _client(clients[id].dump(), policies[id], METHODS[step], type(message), values)
+                given = METHODS[step], type(message), values
+                others = [_client(state, policy, *given) for state, policy in _others(clients[id], policies[id])]
+                others += [_client(clients[id].dump(), policies[id], *given[:2], [np.zeros(1)] * len(values))]
+                yield message.packed, _client(clients[id].dump(), policies[id], *given), others
             answer = getattr(clients[id], METHODS[step])(message, *values)
             if step == "masked" and id == 103:
                 continue  # lost: its masks are then removed by the shares of the others
-            yield answer.packed, _server(copy.deepcopy(server), id, step, KINDS[step])
+            yield answer.packed, _server(copy.deepcopy(server), id, step, KINDS[step]), []
             getattr(server, step)(id, answer)
+
+
+def _others(client: Any, policy: Any) -> Iterator[tuple[bytes, Any]]:
+    """The state of a client with other policies, and two without the shares of its neighbours: unreadable, absent."""
+    from fedalpha.secure.client import Client
+
+    for changes in ({"least": 4}, {"threshold": 0.9}, {"effective": 4.5}, {"coarsest": 1e-300}, {"settings": b"x"}):
+        yield client.dump(), dataclasses.replace(policy, **changes)
+    yield client.dump(), dataclasses.replace(policy, signing=None, known={})
+    for held in (dict.fromkeys(client._held, b""), {}):
+        state = Client.load(client.dump(), policy)
+        state._held = held
+        yield state.dump(), policy
 
 
 def _client(state: bytes, policy: Any, method: str, kind: Any, values: list[Any]) -> Callable[[bytes], None]:

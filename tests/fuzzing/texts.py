@@ -53,6 +53,7 @@ class Texts(Target):
             "cap(FedAvg, **{})",
             "cap(FedAvg, 1/0)",
             "mix(FedAvg, -(1))",
+            "cap(FedAvg, 1+2)",
         ]
         return found
 
@@ -65,6 +66,8 @@ class Texts(Target):
                 text = draw.choice(
                     ("cap({}, 0.5)", "steady({}, 0.5)", "switch({}, FedAvg, at=3)", "floor({}, 0.1)", "per_step({})")
                 ).format(text)
+        if draw.random() < 0.0002:
+            return place, text + " " * 100_000
         return place, changed_text(text, others, draw) if draw.random() < 0.9 else text
 
     def first(self, given: Any) -> bool:
@@ -103,10 +106,16 @@ class Words(Target):
 
     def make(self, draw: random.Random) -> Any:
         text = draw.choice(self.seeds)
+        if draw.random() < 0.001:  # what is no text, as TOML may hold
+            from fedalpha.analysis.conditions import condition
+
+            return 0, draw.choice(
+                (None, 5, 0.5, True, ["auc"], {"x": 1}, condition("accuracy > 0.5"), text + " " * 100_000)
+            )
         return draw.randrange(3), changed_text(text, self.seeds, draw) if draw.random() < 0.9 else text
 
     def first(self, given: Any) -> bool:
-        return given[1].isascii() and len(given[1]) < 40
+        return isinstance(given[1], str) and given[1].isascii() and len(given[1]) < 40
 
     def read(self, given: Any) -> None:
         from fedalpha.analysis.conditions import condition
@@ -168,6 +177,11 @@ class SettingsFiles(_Toml):
         'select = "power_of_choice(d=5, m=2)"\nratio = 0.5\n',
         'update = "sgd(steps=5)"\nepochs = 2\n',
         'update = "lbfgs"\nmomentum = 0.5\n',
+        'plugin = ""\n',
+        'secure = "masked(bits=64)"\ntransform = "flip"\nupload = "bfloat16"\nclock = "constant"\n',
+        'update = "local(adamw, lr=0.001)"\nmomentum = 0.5\n',
+        'engine = "embedded"\nray_address = "evil:6379"\ndevice = "cuda"\n',
+        'engine = "multiprocess"\ndevice = "cuda"\n',
         'plugin = "FOLDER/harmless.py"\n',
         'plugin = "FOLDER/harmless.py@0123456789abcdef"\n',
         'plugin = "FOLDER/harmless.txt"\n',
@@ -178,8 +192,12 @@ class SettingsFiles(_Toml):
         super().__init__(folder)
         for ending in ("py", "txt"):
             (self.folder / f"harmless.{ending}").write_text("# nothing\n")
+        with (self.folder / "large.py").open("wb") as file:
+            file.truncate(2**24 + 1)
 
     def make(self, draw: random.Random) -> Any:
+        if draw.random() < 0.005:  # no file, a folder, a file that is too large, a plugin that is, one that changes
+            return draw.choice(("", ".", "# too large", f'plugin = "{self.folder}/large.py"\n', "changing", "changed"))
         made = super().make(draw).replace("FOLDER", str(self.folder))
         if draw.random() < 0.2:
             import contextlib
@@ -194,7 +212,15 @@ class SettingsFiles(_Toml):
     def read(self, given: Any) -> None:
         from fedalpha.runs.reading import read_settings
 
-        file = self.written(given)
+        if given in ("", "."):
+            read_settings(self.folder if given else None, {"lr": 0.1}).resolved()
+            return
+        file = self.written(given + " " * 2**24 if given == "# too large" else given)
+        if given in ("changing", "changed"):
+            file.write_text("")
+            (self.folder / "changing.py").write_text(f"# {given}\n")
+            read_settings(file, {"plugin": str(self.folder / "changing.py")}).resolved()
+            return
         if given[:1] in ("{", "[", '"') or given in ("null", "true", "false", "0"):
             file = file.rename(file.with_suffix(".json"))
         options = {"plugin": str(self.folder / "harmless.py")} if len(given) % 50 == 0 else {}
@@ -245,6 +271,22 @@ class StudyFiles(_Toml):
         'name = "z"\nstrategies = ["FedAvg"]\nseeds = 1\n[settings]\nplugin = "evil.py"\n[[zoom]]\nrounds = [0, 2]\n',
         'name = "w"\nstrategies = ["FedAvg", "FedBetter"]\nseeds = 1\nreference = "FedBetter"\n[[published]]\n'
         'strategy = "FedAvg"\nmeasure = "accuracy"\nmean = 0.5\nhalf = 0.1\n',
+        'name = "o"\nstrategies = ["FedAvg"]\nseeds = 1\nmeasures = ["T_60", "accuracy@9", "accuracy@4", "R_60"]\n'
+        'stop_at = "round > 2"\n[settings]\nrounds = 7\nevaluate_every = 3\n',
+        'name = "n"\nstrategies = ["FedAvg"]\nseeds = 1\nmeasures = ["T_60", "time", "f1", "auc", "loss"]\n'
+        'stop_at = "patience(loss)"\n[settings]\nrounds = 3\nclock = "constant"\n',
+        'name = "m"\nstrategies = ["FedAvg"]\nseeds = 1\nmeasures = ["time", "f1", "R_60"]\n'
+        'stop_at = "patience(loss) or accuracy >= 0.9"\n[settings]\nrounds = 3\n',
+        'name = "l"\nstrategies = ["FedAvg"]\nseeds = 1\n[settings]\nkeep = "best"\n',
+        'name = "k"\nstrategies = ["FedAvg"]\nseeds = 1\n[settings]\nroundz = 3\nseed = 3\n',
+        'name = "j"\nstrategies = ["FedAvg"]\nseeds = 1\n[[published]]\nstrategy = "FedAvg"\n'
+        'measure = "accuracy"\nmean = 0.5\ncase = "a"\n[[cases]]\nname = "b"\n',
+        'name = "i"\nstrategies = ["FedAvg", "FedWorse(k=whole(1, 3))"]\nseeds = 1\n',
+        'name = "h"\nstrategies = ["FedAvg"]\nseeds = 1\n[protocols.printed]\nlr = 0.1\n[protocols.other]\nT = 1\n',
+        'name = "g"\nstrategies = []\nseeds = 1\n',
+        'name = "f"\nstrategies = ["FedAvg"]\nseeds = 1\n[settings]\nplugin = "FOLDER/harmless.py"\n',
+        'name = "e"\nstrategies = ["FedAvg"]\nseeds = 1\nreference = "FedWorse"\n',
+        'name = "d"\nstrategies = ["FedAvg"]\nseeds = 1\n[[zoom]]\nrounds = [1, 2]\naccuracy = [0, 0.5, 1]\n',
     )
 
     def __init__(self, folder: Path) -> None:
@@ -252,6 +294,10 @@ class StudyFiles(_Toml):
         from fedalpha.study import plan
 
         plan.MOST_CELLS = 60  # a study may have many cells, and reading them takes a while
+        (self.folder / "harmless.py").write_text("# nothing in a study either\n")
+
+    def make(self, draw: random.Random) -> Any:
+        return super().make(draw).replace("FOLDER", str(self.folder))
 
     def read(self, given: Any) -> None:
         from fedalpha.study import read_study
