@@ -253,12 +253,13 @@ class Cells(Target):
         if draw.random() < 0.05:
             return self._changed_header(draw)
         columns = dict(self._columns(draw.choice((1, 4))))
+        about = json.loads(columns["about"][0])
         for _ in range(draw.choice((1, 1, 2))):
             name = draw.choice(list(columns))
             if draw.random() < 0.2 and len(columns) > 2:
                 del columns[name]
             elif name == "about" and draw.random() < 0.7:
-                columns[name] = [json.dumps(changed_tree(json.loads(columns[name][0]), draw)), *columns[name][1:]]
+                columns[name] = [json.dumps(changed_tree(about, draw)), *columns[name][1:]]
             else:
                 found = changed_tree(columns[name], draw)
                 columns[name] = found if isinstance(found, list) else [found] * 4
