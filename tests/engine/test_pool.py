@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -31,6 +33,39 @@ def test_results_come_back_with_their_index() -> None:
         assert sorted((i, r) for i, _, r in pool.map(range(20))) == [(i, i * i) for i in range(20)]
     finally:
         pool.close()
+
+
+class Garbage:
+    """Refers to itself, so that the collector alone frees it; as Ray's clients, which then wait for their threads."""
+
+    freed: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        self.freed.append(os.getpid())
+
+
+def test_a_worker_does_not_collect_the_garbage_of_its_parent() -> None:
+    def collected(worker: int, task: int) -> list[int]:
+        gc.collect()
+        return [pid for pid in Garbage.freed if pid == os.getpid()]
+
+    gc.collect()
+    gc.disable()
+    try:
+        Garbage()
+        pool = Pool(1, collected)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    try:
+        assert list(pool.map([0])) == [(0, 0, [])]
+    finally:
+        pool.close()
+    gc.collect()
+    assert os.getpid() in Garbage.freed
 
 
 def test_an_error_carries_the_workers_traceback() -> None:

@@ -77,11 +77,14 @@ class Crew:
 
     def launch(self, cell: Cell) -> Any:
         """Start a cell. Returns its handle, which is in `running` until the cell ends."""
+        from fedalpha.engine.backends.pool import forking
+
         methods = multiprocessing.get_all_start_methods()
         context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
         job = _Job(self.store.folder, cell, self.donors.get(cell.key), self._marks(cell), self.kept(cell))
         process = context.Process(target=_work, args=(job, os.getpid()))
-        process.start()
+        with forking():
+            process.start()
         return process
 
     def wait(self) -> None:
@@ -184,8 +187,9 @@ def _work(job: _Job, parent: int) -> None:
     """Run one cell in its own process."""
     import torch
 
-    from fedalpha.engine.backends.pool import keep_freed_memory
+    from fedalpha.engine.backends.pool import forked, keep_freed_memory
 
+    forked()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_with_parent()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import pickle
@@ -121,7 +122,8 @@ class Pool:
         process = self._context.Process(
             target=_work, args=(theirs, [*self._pipes, ours], self._handler, os.getpid()), daemon=True
         )
-        process.start()
+        with forking():
+            process.start()
         theirs.close()
         return ours, process
 
@@ -129,6 +131,27 @@ class Pool:
         self._pipes[worker].close()
         self._processes[worker].join(timeout=1)
         self._pipes[worker], self._processes[worker] = self._start(worker)
+
+
+@contextlib.contextmanager
+def forking() -> Iterator[None]:
+    """While this is open nothing is collected, in a process that is forked meanwhile until it calls `forked`."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def forked() -> None:
+    """Never collect the garbage that a forked process has from its parent.
+
+    A finaliser may wait for a thread that only the parent has: that of Ray's client waits forever.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def keep_freed_memory() -> None:
@@ -140,6 +163,7 @@ def keep_freed_memory() -> None:
 
 
 def _work(pipe: Connection, inherited: list[Connection], handler: Handler, parent: int) -> None:
+    forked()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
