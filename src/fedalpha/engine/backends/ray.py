@@ -7,7 +7,6 @@ elsewhere. With a linear combine rule a worker sends back one sum per block, not
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
@@ -170,24 +169,21 @@ def _probe(address: str) -> None:
 
 
 def _ordered(waiting: list[Any]) -> Iterator[Any]:
-    """Results in order; what is still running is cancelled when the caller stops early."""
-    place = 0
-    try:
-        for place, reference in enumerate(waiting):
-            try:
-                yield ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                raise WorkerError(str(error)) from None
-            except ray.exceptions.RayError as error:
-                raise WorkerError(
-                    f"a task was lost {RETRIES} times on the Ray cluster (nodes killed, or out of memory?): {error}"
-                ) from None
-            waiting[place] = None  # free the memory of results that were taken
-    finally:
-        for reference in waiting[place:]:
-            if reference is not None:
-                with contextlib.suppress(Exception):
-                    ray.cancel(reference, force=False)
+    """Results in order.
+
+    Tasks that still run when the caller stops early are not cancelled: Ray 2.55 aborts this process if a task ends
+    while it is cancelled. Ray ends them when this process leaves the cluster.
+    """
+    for place, reference in enumerate(waiting):
+        try:
+            yield ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            raise WorkerError(str(error)) from None
+        except ray.exceptions.RayError as error:
+            raise WorkerError(
+                f"a task was lost {RETRIES} times on the Ray cluster (nodes killed, or out of memory?): {error}"
+            ) from None
+        waiting[place] = None  # free the memory of results that were taken
 
 
 _here: dict[str, tuple[str, Any]] = {}
