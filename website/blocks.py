@@ -195,7 +195,7 @@ def _command(words: list[str], whole: bool) -> None:
 def of_a_study(words: list[str]) -> bool:
     """Whether a command plays a study or reads its folder; its options are then read at least."""
     found = words[:2] in (["fedalpha", "study"], ["fedalpha", "status"]) or (
-        words[:2] == ["fedalpha", "report"] and words[2] in ("runs/digits", "runs/mine")
+        words[:2] == ["fedalpha", "report"] and words[2] == "runs/digits"
     )
     if found:
         _parsed(words[1:])
